@@ -15,7 +15,7 @@ from types import FrameType
 from django.core.exceptions import ImproperlyConfigured
 
 from config.devserver.embedded import EmbeddedError
-from config.devserver.supervision.child_process import Child
+from config.devserver.supervision.child_process import STOP_SECONDS, Child
 from config.devserver.supervision.console import Console
 from config.devserver.supervision.plan import Plan, read_plan
 from config.devserver.supervision.preflight_checks import (
@@ -29,7 +29,6 @@ from config.devserver.supervision.prepare import answers, deadline, prepare
 
 TICK = 0.3  # interval for checking the children
 REMEMBER_SECONDS = 5.0  # interval for storing the ids of all processes
-STOP_SECONDS = 10.0
 
 
 class Supervisor:

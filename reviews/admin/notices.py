@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.models import ChatHook, NoticeKind, NoticeMessage
-from reviews.notifications.message_content import test_chat_payload
+from reviews.notifications.mail_and_chat_text import test_chat_payload
 from reviews.notifications.sender import SendError, post_to
 from workflows.common.secret_encryption import encrypt
 from workflows.webhooks.addresses import url_problem
 
-from .reading import ReadOnly
+from .read_only import ReadOnly
 
 if TYPE_CHECKING:
     HookForm = forms.ModelForm[ChatHook]

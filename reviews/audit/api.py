@@ -30,7 +30,7 @@ from workflows.api.parsers import (
     reject_query_params,
     validated_body,
 )
-from workflows.api.permissions import HasScope, caller, token_of
+from workflows.api.permission_classes import HasScope, caller, token_of
 from workflows.api.problems import register
 from workflows.api.serializers import ID_PATTERN, StrictSerializer, WarningSerializer
 from workflows.models import ExecutionReceipt

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
 from reviews import conf
+from reviews.audit.audit_lists import AuditListText, Entry, audit_list_context
 from reviews.audit.chain import record_hash
 from reviews.audit.denied_attempts import denied_attempts
 from reviews.audit.history import (
@@ -25,12 +26,11 @@ from reviews.audit.history import (
     records,
     was_withdrawn,
 )
-from reviews.audit.lists import AuditListText, Entry, audit_list_context
 from reviews.audit.records import canonical_text
 from reviews.audit.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
-from reviews.components.diffs import diff
+from reviews.components.json_diffs import diff
 from reviews.components.number_formatting import at_least, count_up_to, counted, grouped
 from reviews.components.reasons import render_stored
 from reviews.components.text_diffs import Segment, TextRow, text_segments

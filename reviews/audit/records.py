@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
-from reviews.components.diffs import diff
+from reviews.components.json_diffs import diff
 from reviews.models import HumanReviewRecord
 from workflows.models import Hold
 

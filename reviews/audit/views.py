@@ -8,9 +8,9 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
+from reviews.audit.audit_lists import TEMPLATE
 from reviews.audit.exports import FORMATS, create_export
 from reviews.audit.history import filtered, parse_filters, records
-from reviews.audit.lists import TEMPLATE
 from reviews.audit.pages import denied_context, history_context, record_context
 from reviews.audit.reveals import MaskedValueNotFound, reveal
 from reviews.audit.signing import public_keys

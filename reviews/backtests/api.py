@@ -21,7 +21,7 @@ from workflows.api.executions import parse_id
 from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import query_params, reject_query_params, validated_body
-from workflows.api.permissions import HasRole, HasScope, caller, require
+from workflows.api.permission_classes import HasRole, HasScope, caller, require
 from workflows.api.problems import register
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.common.number_parsing import parse_natural_number

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from reviews.audit.lists import AuditListText, Entry, audit_list_context
+from reviews.audit.audit_lists import AuditListText, Entry, audit_list_context
 from reviews.components import labels as components_labels
 from reviews.components.reasons import render_stored
 from workflows.executions.access import visible_to

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.audit.lists import TEMPLATE
+from reviews.audit.audit_lists import TEMPLATE
 from reviews.backtests import services
 from reviews.backtests.pages import (
     check_context,

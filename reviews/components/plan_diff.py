@@ -10,8 +10,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from reviews.components.dag_svg import DagTask, Picture, layout
-from reviews.components.diffs import Change as Difference
-from reviews.components.diffs import diff
+from reviews.components.json_diffs import Change as Difference
+from reviews.components.json_diffs import diff
 from reviews.decisions.masking import Masked, masked
 from workflows.engine.dag import Layers, Plan
 from workflows.engine.moves import is_critical

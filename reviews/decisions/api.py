@@ -28,7 +28,7 @@ from workflows.api.parsers import (
     reject_query_params,
     validated_body,
 )
-from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
+from workflows.api.permission_classes import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.problems import register
 from workflows.api.serializers import (
     OverrideSerializer,

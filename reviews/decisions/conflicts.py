@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
-from reviews.components.diffs import MISSING
+from reviews.components.json_diffs import MISSING
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.three_way_merge import MergeRow, merge
 from reviews.models import HumanReviewRecord, ReviewClaim

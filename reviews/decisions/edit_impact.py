@@ -15,7 +15,7 @@ from typing import Any, Final
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.components.diffs import Path
+from reviews.components.json_diffs import Path
 from workflows.common.schemas.json_pointer import pointer_keys, to_pointer
 from workflows.engine.bounded_json import path_text
 from workflows.engine.dag import Plan, is_reference

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.audit.lists import AuditListText, Entry, audit_list_context
+from reviews.audit.audit_lists import AuditListText, Entry, audit_list_context
 from reviews.audit.reveals import REVEAL_DENIED, reveals
 from reviews.components import labels as components_labels
 from reviews.components.reasons import render_reason

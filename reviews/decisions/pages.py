@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 
 from reviews.audit.reveals import hold_place, may_reveal
 from reviews.components import labels as components_labels
-from reviews.components.diffs import diff
+from reviews.components.json_diffs import diff
 from reviews.components.number_formatting import grouped
 from reviews.components.reasons import render_reason, render_stored
 from reviews.decisions.edits import payload_schema, shown_payload

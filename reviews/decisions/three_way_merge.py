@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reviews.components.diffs import MISSING, Path, same
+from reviews.components.json_diffs import MISSING, Path, same
 from workflows.engine.bounded_json import JSON, path_text
 
 

@@ -17,7 +17,7 @@ from reviews.notifications import inbox, notice_text
 from reviews.notifications.preferences import preferences_of, save_preferences
 from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import query_params, reject_query_params, validated_body
-from workflows.api.permissions import HasScope, caller
+from workflows.api.permission_classes import HasScope, caller
 from workflows.api.serializers import RequestIdField, StrictSerializer
 
 _MAX_ITEMS = 200

@@ -16,8 +16,8 @@ from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.webhooks.addresses import request_permissions
 from workflows.webhooks.attempts import USER_AGENT
 
-from . import message_content, outbox
-from .message_content import MessageContent
+from . import mail_and_chat_text, outbox
+from .mail_and_chat_text import MessageContent
 from .polling import poll
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def send_next(receiver: str) -> int:
     message = outbox.claim_next(receiver)
     if message is None:
         return 0
-    content = message_content.message_content(message)
+    content = mail_and_chat_text.message_content(message)
     if content is None:
         outbox.drop(message)
         return 1
@@ -59,7 +59,7 @@ def send_next(receiver: str) -> int:
 
 def _mail(message: NoticeMessage, content: MessageContent) -> None:
     try:
-        email = message_content.build_email(message, content)
+        email = mail_and_chat_text.build_email(message, content)
         email.connection = get_connection()
         email.send()
     except Exception as error:  # a mail backend may raise anything
@@ -70,7 +70,7 @@ def _post(message: NoticeMessage, content: MessageContent) -> None:
     assert message.hook is not None  # noqa: S101 - a message to a chat
     if not message.hook.enabled:
         raise SendError("the chat is disabled")
-    post_to(message.hook, message_content.chat_payload(content))
+    post_to(message.hook, mail_and_chat_text.chat_payload(content))
 
 
 def post_to(hook: ChatHook, body: bytes) -> None:

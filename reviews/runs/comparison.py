@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.audit.reveals import task_rules
 from reviews.components import labels as components_labels
-from reviews.components.diffs import Change, diff, same
+from reviews.components.json_diffs import Change, diff, same
 from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Rules, masked

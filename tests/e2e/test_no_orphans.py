@@ -145,7 +145,7 @@ def test_a_killed_mcp_server_leaves_no_helper_and_a_killed_guard_no_server(
     product: Product,
 ) -> None:
     def guards() -> list[psutil.Process]:
-        found = [each for each in everything(product) if "guard.py" in command(each)]
+        found = [each for each in everything(product) if "stdio_guard.py" in command(each)]
         return [each for each in found if each.children()]
 
     wait(lambda: len(guards()) >= 1)

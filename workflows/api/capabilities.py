@@ -25,7 +25,7 @@ from .executions import visible_execution
 from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import query_params, reject_query_params, validated_body
-from .permissions import HasRole, HasScope, caller, require
+from .permission_classes import HasRole, HasScope, caller, require
 from .problems import register
 from .serializers import StrictSerializer
 

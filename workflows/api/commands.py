@@ -26,7 +26,14 @@ from .executions import visible_execution
 from .idempotency_header import idempotent
 from .openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .parsers import object_body
-from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of
+from .permission_classes import (
+    HasRole,
+    caller,
+    require,
+    require_scope,
+    session_confirmed_at,
+    token_of,
+)
 from .serializers import OutcomeSerializer, PlainSerializer
 
 DECISIONS = ("approval_response", "checkpoint_response")

@@ -25,7 +25,7 @@ from . import stream
 from .executions import visible_execution
 from .openapi import EXECUTION_ID, problems
 from .parsers import query_params
-from .permissions import HasRole, HasScope, caller, token_of
+from .permission_classes import HasRole, HasScope, caller, token_of
 from .serializers import PlainSerializer
 
 _LARGEST = 2**63 - 1

@@ -31,7 +31,7 @@ from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import MergedQuerysets
 from .parsers import query_params, validated_body
-from .permissions import HasRole, HasScope, caller, require, token_of
+from .permission_classes import HasRole, HasScope, caller, require, token_of
 from .serializers import (
     CheckpointSerializer,
     DecisionSerializer,

@@ -21,7 +21,7 @@ from .executions import parse_id
 from .idempotency_header import idempotent
 from .openapi import IDEMPOTENCY_KEY, problems
 from .parsers import query_params
-from .permissions import HasRole, HasScope, caller, require
+from .permission_classes import HasRole, HasScope, caller, require
 from .serializers import PlainSerializer
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from workflows.executions import idempotency
 from workflows.executions.idempotency import Part, StoredResponse
 from workflows.executions.validation import InvalidRequest
 
-from .permissions import caller
+from .permission_classes import caller
 from .problems import IdempotencyMismatch, register
 
 register(DecryptionFailed, status=409, code="refused")

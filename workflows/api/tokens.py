@@ -24,7 +24,7 @@ from .executions import parse_id
 from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import query_params, reject_query_params, validated_body
-from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
+from .permission_classes import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
 from .serializers import StrictSerializer
 
 if TYPE_CHECKING:

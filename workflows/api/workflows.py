@@ -24,7 +24,7 @@ from .etags import check_if_match, not_modified_response, workflow_etag
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .parsers import query_params, reject_query_params, validated_body
-from .permissions import AdminWrites, HasRole, HasScope, caller, require
+from .permission_classes import AdminWrites, HasRole, HasScope, caller, require
 from .serializers import PlainSerializer, StrictSerializer
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Number of workers in a row that were lost; a lease that is still set was never released.
-_LOST = "lost_claims + (lease_until IS NOT NULL)::int"
+LOST_CLAIMS = "lost_claims + (lease_until IS NOT NULL)::int"
 
 #: Executions whose workers were lost too often are left to the sweeper.  The claim is committed
 #: asynchronously: it may be lost in a crash of the database, since the version guards every step.
@@ -23,7 +23,7 @@ UPDATE workflows_execution
         status IN ('PENDING', 'RUNNING') AND (wake_at IS NULL OR wake_at <= now())))
 RETURNING version, revision, state, inputs, context, policy, fence, queued_commands,
           abort_requested, extract(epoch FROM clock_timestamp())::float8
-""".replace("LOST", _LOST)
+""".replace("LOST", LOST_CLAIMS)
 
 REVISION = """
 SELECT plan, layers FROM workflows_planrevision
@@ -208,22 +208,6 @@ HOLD_UPDATES = """, hold_updates AS (
      WHERE hold.id = v.id AND hold.execution_id = moved.id
 )""".replace("LATER", _LATER)
 
-#: Marks due reminders as sent; the caller notifies people in the same transaction.
-REMIND = """
-UPDATE workflows_hold AS hold
-   SET reminded = hold.reminded + 1,
-       reminds_at = hold.reminds_at + make_interval(secs =>
-           (hold.reminders->>(hold.reminded + 1))::float8
-           - (hold.reminders->>hold.reminded)::float8)
- WHERE hold.id IN (
-    SELECT id FROM workflows_hold
-     WHERE status = 'OPEN' AND reminds_at <= now()
-     ORDER BY reminds_at
-     LIMIT %(limit)s
-     FOR UPDATE SKIP LOCKED)
-RETURNING hold.id, hold.reminded
-"""
-
 #: Closes the open holds of a run that ends, including decisions in their undo period.  Holds that
 #: this step decides are left out, because one statement may update a row only once.
 CLOSE_HOLDS = """, closing AS (
@@ -279,34 +263,6 @@ LOG_COMMAND = """, logged AS (
     SELECT moved.id, %(log_kind)s, %(log_actor)s, %(log_source)s, 'applied', '', %(version)s
       FROM moved
 )"""
-
-#: Executions with work, without a lease, and without a recent job.
-OVERDUE = """
-UPDATE workflows_execution SET dispatched_at = now()
- WHERE id IN (
-    SELECT id FROM workflows_execution
-     WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
-       AND dispatched_at < now() - make_interval(secs => %(patience)s)
-       AND (lease_until IS NULL OR lease_until < now())
-       AND LOST < %(lost_limit)s
-       AND (wake_at IS NULL OR wake_at <= now() OR queued_commands > 0)
-     ORDER BY dispatched_at
-     LIMIT %(limit)s
-     FOR UPDATE SKIP LOCKED)
-RETURNING id
-""".replace("LOST", _LOST)
-
-#: Executions that no worker may claim any more, with the number of lost workers and the last
-#: worker's exception, if it was recorded.
-UNCLAIMABLE = """
-SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
-  FROM workflows_execution
- WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
-   AND (lease_until IS NULL OR lease_until < now())
-   AND LOST >= %(lost_limit)s
- ORDER BY dispatched_at
- LIMIT %(limit)s
-""".replace("LOST", _LOST)
 
 COPY_ATTEMPTS = """
 INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,

@@ -9,14 +9,58 @@ from dataclasses import dataclass
 
 from workflows import conf
 
-from . import sql as sql
 from .prepared_statements import execute
+from .sql import LOST_CLAIMS
+
+#: Executions with work, without a lease, and without a recent job.
+_OVERDUE = """
+UPDATE workflows_execution SET dispatched_at = now()
+ WHERE id IN (
+    SELECT id FROM workflows_execution
+     WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+       AND dispatched_at < now() - make_interval(secs => %(patience)s)
+       AND (lease_until IS NULL OR lease_until < now())
+       AND LOST < %(lost_limit)s
+       AND (wake_at IS NULL OR wake_at <= now() OR queued_commands > 0)
+     ORDER BY dispatched_at
+     LIMIT %(limit)s
+     FOR UPDATE SKIP LOCKED)
+RETURNING id
+""".replace("LOST", LOST_CLAIMS)
+
+#: Executions that no worker may claim any more, with the number of lost workers and the last
+#: worker's exception, if it was recorded.
+_UNCLAIMABLE = """
+SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
+  FROM workflows_execution
+ WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+   AND (lease_until IS NULL OR lease_until < now())
+   AND LOST >= %(lost_limit)s
+ ORDER BY dispatched_at
+ LIMIT %(limit)s
+""".replace("LOST", LOST_CLAIMS)
+
+#: Marks due reminders as sent; the caller notifies people in the same transaction.
+_DUE_REMINDERS = """
+UPDATE workflows_hold AS hold
+   SET reminded = hold.reminded + 1,
+       reminds_at = hold.reminds_at + make_interval(secs =>
+           (hold.reminders->>(hold.reminded + 1))::float8
+           - (hold.reminders->>hold.reminded)::float8)
+ WHERE hold.id IN (
+    SELECT id FROM workflows_hold
+     WHERE status = 'OPEN' AND reminds_at <= now()
+     ORDER BY reminds_at
+     LIMIT %(limit)s
+     FOR UPDATE SKIP LOCKED)
+RETURNING hold.id, hold.reminded
+"""
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
     """Return executions with work and no lease, and mark them as enqueued (SKIP LOCKED)."""
     parameters = {"patience": patience, "limit": limit, "lost_limit": conf.lost_claims_limit()}
-    return [row[0] for row in execute(sql.OVERDUE, parameters)]
+    return [row[0] for row in execute(_OVERDUE, parameters)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +76,7 @@ class UnclaimableExecution:
 def unclaimable_executions(*, limit: int = 100) -> list[UnclaimableExecution]:
     """Return the executions whose workers were lost too often."""
     parameters = {"limit": limit, "lost_limit": conf.lost_claims_limit()}
-    return [UnclaimableExecution(*row) for row in execute(sql.UNCLAIMABLE, parameters)]
+    return [UnclaimableExecution(*row) for row in execute(_UNCLAIMABLE, parameters)]
 
 
 def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:
@@ -40,5 +84,5 @@ def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:
 
     Uses SKIP LOCKED in the caller's transaction; after a rollback the reminder is due again.
     """
-    rows = execute(sql.REMIND, {"limit": limit})
+    rows = execute(_DUE_REMINDERS, {"limit": limit})
     return [(str(hold_id), int(number)) for hold_id, number in rows]

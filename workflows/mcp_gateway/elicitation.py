@@ -28,8 +28,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from workflows import conf
 
 from .authentication import Caller
-from .calls import CallResult
-from .outputs import Answer
+from .commands import CallResult
+from .result_models import Answer
 
 #: How long the state is valid: the time a person has before the client repeats the call.
 _STATE_SECONDS = 3600.0

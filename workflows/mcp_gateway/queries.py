@@ -12,15 +12,15 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
-from . import inputs
+from . import argument_models
 from .authentication import CallContext, Caller
-from .calls import CallResult
+from .commands import CallResult
 from .errors import CommandFailed
-from .outputs import Answer, FoundTool, FoundTools, Pending, PendingHold
 from .responses import execution_response, hold_options, isoformat, review_url, started_by_caller
+from .result_models import Answer, FoundTool, FoundTools, Pending, PendingHold
 
 
-def get_execution(caller: Caller, arguments: inputs.GetExecution) -> CallResult:
+def get_execution(caller: Caller, arguments: argument_models.GetExecution) -> CallResult:
     context = caller.context()
     context.require("read")
     execution = context.execution(arguments.workflow_id)
@@ -73,7 +73,7 @@ def _plan_revised(
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def list_pending(caller: Caller, arguments: inputs.ListPending) -> Pending:
+def list_pending(caller: Caller, arguments: argument_models.ListPending) -> Pending:
     """List the open holds of the runs that the caller may see, oldest first."""
     context = caller.context()
     context.require("read")
@@ -123,7 +123,7 @@ def _row(hold: Hold, context: CallContext) -> PendingHold:
     )
 
 
-def search_tools(caller: Caller, arguments: inputs.SearchTools) -> FoundTools:
+def search_tools(caller: Caller, arguments: argument_models.SearchTools) -> FoundTools:
     """Search the tool catalogue with a question in plain words."""
     context = caller.context()
     if not context.has("run"):

@@ -29,7 +29,7 @@ from workflows.executions.selectors import (
 from workflows.models import Execution, ExecutionEvent, Hold
 
 from .authentication import CallContext
-from .outputs import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
+from .result_models import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
 
 _STATUS: Mapping[str, AnswerStatus] = {
     ExecutionStatus.PENDING: "running",

@@ -18,9 +18,9 @@ from workflows import conf
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.executions.validation import InvalidRequest
 
-from . import calls, elicitation, queries
+from . import commands, elicitation, queries
 from .authentication import Caller
-from .calls import CallResult
+from .commands import CallResult
 from .errors import error_result
 from .message_validation import raise_if_malformed
 from .threads import in_thread
@@ -87,7 +87,7 @@ async def _handle_call(
         outcome = await _run_tool(ctx, params, tool, arguments, caller)
     except Exception as error:
         known = str(workflow_id) if isinstance(workflow_id, int | str) else None
-        await in_thread(calls.log_invalid_command, caller, tool.name, known, error)
+        await in_thread(commands.log_invalid_command, caller, tool.name, known, error)
         outcome = await in_thread(error_result, error, known)
     _log(tool.name, caller, outcome, time.monotonic() - started)
     return outcome

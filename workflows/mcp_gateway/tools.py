@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from workflows.engine.dag import Plan
 
-from . import calls, inputs, queries
+from . import argument_models, commands, queries
 from .authentication import Caller
-from .outputs import Answer, FoundTools, Pending
+from .result_models import Answer, FoundTools, Pending
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Tool:
     name: str
     title: str
     description: str
-    input_model: type[inputs.Input]
+    input_model: type[argument_models.Input]
     output_model: type[BaseModel]
-    perform: Callable[[Caller, Any], calls.CallResult] | None = None
+    perform: Callable[[Caller, Any], commands.CallResult] | None = None
     read: Callable[[Caller, Any], BaseModel] | None = None
     elicits: bool = False
     read_only: bool = False
@@ -43,7 +43,7 @@ class Tool:
     @cached_property
     def input_schema(self) -> dict[str, Any]:
         schema = _without_titles(self.input_model.model_json_schema())
-        return _with_plan(schema) if self.input_model is inputs.Execute else schema
+        return _with_plan(schema) if self.input_model is argument_models.Execute else schema
 
     @cached_property
     def wire(self) -> types.Tool:
@@ -97,9 +97,9 @@ _ALL_TOOLS = (
         name="execute",
         title="Start a run",
         description=_EXECUTE,
-        input_model=inputs.Execute,
+        input_model=argument_models.Execute,
         output_model=Answer,
-        perform=calls.execute,
+        perform=commands.execute,
         elicits=True,
         throttle_scope="start",
     ),
@@ -108,18 +108,18 @@ _ALL_TOOLS = (
         title="Continue a run",
         description="Continue a run with status layer_complete with its next layer. Send the "
         "version of that response, so that a repeated call cannot skip the stop after a layer.",
-        input_model=inputs.Continue,
+        input_model=argument_models.Continue,
         output_model=Answer,
-        perform=calls.continue_,
+        perform=commands.continue_,
         elicits=True,
     ),
     Tool(
         name="abort",
         title="Abort a run",
         description="End a run permanently; running tasks are stopped. The reason is stored.",
-        input_model=inputs.Abort,
+        input_model=argument_models.Abort,
         output_model=Answer,
-        perform=calls.abort,
+        perform=commands.abort,
         destructive=True,
     ),
     Tool(
@@ -127,9 +127,9 @@ _ALL_TOOLS = (
         title="Ask for more tasks",
         description="Describe what else is needed; the planner adds tasks after those that have "
         "begun, and the run continues. If the planner finds none, the run does not change.",
-        input_model=inputs.Replan,
+        input_model=argument_models.Replan,
         output_model=Answer,
-        perform=calls.replan,
+        perform=commands.replan,
         elicits=True,
     ),
     Tool(
@@ -139,9 +139,9 @@ _ALL_TOOLS = (
         "token with the scope `decide`, and the rights that the browser needs: nobody can approve "
         "in a run that they started. Without the scope, the response has the URL of the page on "
         "which a person decides.",
-        input_model=inputs.ApprovalResponse,
+        input_model=argument_models.ApprovalResponse,
         output_model=Answer,
-        perform=calls.approval_response,
+        perform=commands.approval_response,
         elicits=True,
         throttle_scope="decide",
         destructive=True,
@@ -150,7 +150,7 @@ _ALL_TOOLS = (
         name="get_execution",
         title="Get a run",
         description="Return the state of a run, immediately or after waiting for its next stop.",
-        input_model=inputs.GetExecution,
+        input_model=argument_models.GetExecution,
         output_model=Answer,
         perform=queries.get_execution,
         read_only=True,
@@ -159,7 +159,7 @@ _ALL_TOOLS = (
         name="list_pending",
         title="List open holds",
         description="List the open holds of the runs that you may see, for people and for agents.",
-        input_model=inputs.ListPending,
+        input_model=argument_models.ListPending,
         output_model=Pending,
         read=queries.list_pending,
         read_only=True,
@@ -169,7 +169,7 @@ _ALL_TOOLS = (
         title="Find tools for a plan",
         description="Search tools that the tasks of a plan can call, by meaning and words; best "
         "match first.",
-        input_model=inputs.SearchTools,
+        input_model=argument_models.SearchTools,
         output_model=FoundTools,
         read=queries.search_tools,
         read_only=True,

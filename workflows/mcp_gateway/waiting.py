@@ -21,6 +21,8 @@ from workflows.realtime.subscription import Subscription, channel_group
 from .authentication import Caller
 from .threads import in_thread
 
+#: Maximum wait of a call: clients and some proxies time out after a minute.
+MAX_WAIT_SECONDS = 55
 #: The journal is polled without a notification too: Redis may be unavailable, and the caller may
 #: lose the right to see the run.
 _POLL_SECONDS = 2.0

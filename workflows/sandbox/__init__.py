@@ -39,7 +39,7 @@ from collections.abc import Callable
 from workflows.engine.ports import TaskFailed
 
 from . import landlock
-from .contract import CodeRequest, CodeResult, Language, SandboxConfig
+from .code_request import CodeRequest, CodeResult, Language, SandboxConfig
 from .denials import task_failure
 from .deno import run_deno
 from .monty import run_monty

@@ -8,7 +8,7 @@ from workflows.engine.permissions import Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.permissions import deny_list
 
-from .contract import UNRESOLVED_PATHS, RunEnvironment
+from .code_request import UNRESOLVED_PATHS, RunEnvironment
 
 _IMPOSSIBLE = {
     "run": "Programs cannot be started from the sandbox",

@@ -26,7 +26,7 @@ from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from . import deno_setup, javascript
 from .child import Child, Limits
-from .contract import CodeRequest, CodeResult, RunEnvironment, combined_output
+from .code_request import CodeRequest, CodeResult, RunEnvironment, combined_output
 from .denials import denial, is_unresolvable, path_denial, task_failure
 from .fetching import Fetcher, NetworkFailed
 from .rundir import exceeds_limits, record_child, run_directory

@@ -10,7 +10,7 @@ from typing import Final
 from deno import find_deno_bin  # type: ignore[import-untyped]
 
 from . import landlock
-from .contract import UNRESOLVED_PATHS, RunEnvironment
+from .code_request import UNRESOLVED_PATHS, RunEnvironment
 from .denials import task_failure
 
 HARNESS: Final = str(Path(__file__).resolve().with_name("harness.js"))

@@ -15,7 +15,7 @@ from workflows.common.outbound_http import (
 )
 from workflows.permissions import deny_list
 
-from .contract import RunEnvironment
+from .code_request import RunEnvironment
 from .denials import denial, task_failure
 
 

@@ -19,7 +19,7 @@ from workflows.common import real_paths
 from workflows.engine.permissions import Operation
 
 from . import openat
-from .contract import RunEnvironment
+from .code_request import RunEnvironment
 from .denials import is_unresolvable, path_denial, task_failure
 
 _MAX_READ_BYTES: Final = 16 << 20

@@ -31,7 +31,7 @@ from pydantic_monty import (
 
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
-from .contract import CodeRequest, CodeResult, RunEnvironment, combined_output
+from .code_request import CodeRequest, CodeResult, RunEnvironment, combined_output
 from .denials import denial, task_failure
 from .fetching import Fetcher, NetworkFailed
 from .host_files import HostFiles

@@ -23,7 +23,7 @@ from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.pagination import CursorPages
 from workflows.api.parsers import query_params, reject_query_params, validated_body
-from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
+from workflows.api.permission_classes import HasRole, HasScope, MaySubscribe, caller, require_scope
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.executions.access import visible_to
 from workflows.executions.idempotency import StoredResponse, json_text

@@ -27,8 +27,8 @@ from workflows.models import WebhookEndpoint
 
 from . import attempts
 from .attempts import Message, Outcome
-from .claims import claim_endpoints, held_endpoints, next_messages, release_endpoints
 from .fan_out import create_deliveries
+from .leases import claim_endpoints, held_endpoints, next_messages, release_endpoints
 from .retries import record_outcome
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Calls to MCP servers through pooled sessions; see `pool.McpPool`."""
 
 from .process import close_pool, pool
-from .spec import McpServerSpec, McpTool
+from .server_spec import McpServerSpec, McpTool
 
 __all__ = ["McpServerSpec", "McpTool", "close_pool", "pool"]

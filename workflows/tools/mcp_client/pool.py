@@ -14,8 +14,8 @@ from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
 
 from .results import failure_of, tool_of, value_of
+from .server_spec import McpServerSpec, McpTool
 from .session import Changed, McpSession, SessionFailed
-from .spec import McpServerSpec, McpTool
 from .stream_wrappers import Attempt, current_attempt
 
 T = TypeVar("T")

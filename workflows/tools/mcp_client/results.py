@@ -20,7 +20,7 @@ from mcp_types import (
 from workflows.engine.bounded_json import BoundedJSONError, check_value
 from workflows.engine.ports import TaskFailed
 
-from .spec import McpTool
+from .server_spec import McpTool
 
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR})
 _MAX_MESSAGE = 4_000

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from .spec import McpServerSpec
+from .server_spec import McpServerSpec
 from .stderr import StderrLog, stderr_log
 from .transports import http_transport, stdio_transport
 

@@ -15,11 +15,11 @@ import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from .spec import McpServerSpec
+from .server_spec import McpServerSpec
 from .stderr import StderrLog
 from .stream_wrappers import ReceiveStreamWrapper, SendStreamWrapper, mark_sent
 
-_GUARD = Path(__file__).with_name("guard.py")
+_GUARD = Path(__file__).with_name("stdio_guard.py")
 
 #: Error codes of this client, outside the range that JSON-RPC reserves.
 NOT_REACHED = -31_001

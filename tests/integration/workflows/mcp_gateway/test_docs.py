@@ -13,8 +13,8 @@ import pytest
 from tests.integration.workflows.mcp_gateway.conftest import Tokens
 from tests.integration.workflows.mcp_gateway.web import Web
 from tests.support.processes import ROOT, environment
-from workflows.mcp_gateway.inputs import MAX_WAIT_SECONDS
 from workflows.mcp_gateway.tools import TOOLS
+from workflows.mcp_gateway.waiting import MAX_WAIT_SECONDS
 
 TEXT = (ROOT / "docs" / "howto" / "connect-an-agent.md").read_text(encoding="utf-8")
 

@@ -15,7 +15,7 @@ from tests.support.http_server import Server
 from workflows.engine.permissions import PermissionSet, named
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.sandbox import deno_setup, landlock
-from workflows.sandbox.contract import RunEnvironment
+from workflows.sandbox.code_request import RunEnvironment
 
 from .conftest import SECRET, Bench
 

@@ -20,7 +20,7 @@ from django.conf import settings
 from workflows.engine.ports import TaskFailed
 from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup, landlock
 from workflows.sandbox import monty_pool as pool
-from workflows.sandbox.contract import CodeRequest, RunEnvironment
+from workflows.sandbox.code_request import CodeRequest, RunEnvironment
 
 from .conftest import SECRET, Bench, deno_processes
 

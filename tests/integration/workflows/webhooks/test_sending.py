@@ -8,7 +8,7 @@ from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, flaky, receiving
 from workflows.models import WebhookDelivery
 from workflows.webhooks import services
-from workflows.webhooks.claims import NOT_VISIBLE, claim_endpoints
+from workflows.webhooks.leases import NOT_VISIBLE, claim_endpoints
 from workflows.webhooks.sender import Sender
 
 

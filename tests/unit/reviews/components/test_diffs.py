@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviews.components.diffs import MISSING, Change, apply, diff, folded, same, text_segments
+from reviews.components.json_diffs import MISSING, Change, apply, diff, folded, same, text_segments
 from tests.support.repetitions import often
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "", "0"])

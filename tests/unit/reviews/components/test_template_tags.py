@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils.safestring import SafeString
 
-from reviews.components.diffs import MISSING
+from reviews.components.json_diffs import MISSING
 from reviews.templatetags import desk
 from workflows.engine.status import ExecutionStatus, TaskStatus
 

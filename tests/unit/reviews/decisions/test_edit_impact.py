@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.components.diffs import Path, diff
+from reviews.components.json_diffs import Path, diff
 from reviews.decisions.edit_impact import impact, paths_read
 from workflows.engine.dag import Plan
 from workflows.engine.dataflow import condition_holds

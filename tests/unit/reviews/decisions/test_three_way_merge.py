@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.components.diffs import MISSING, diff, same
+from reviews.components.json_diffs import MISSING, diff, same
 from reviews.decisions.three_way_merge import merge
 
 KEYS = st.sampled_from(["a", "b", "c"])

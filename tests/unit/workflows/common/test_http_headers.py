@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.common.http_headers import header_problem, headers_problem
-from workflows.tools.mcp_client.spec import McpServerSpec
+from workflows.tools.mcp_client.server_spec import McpServerSpec
 
 BAD_NAMES = (
     "",

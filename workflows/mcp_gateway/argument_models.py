@@ -9,9 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from workflows.engine.commands import OptionalValues
 from workflows.engine.state import GrantScope
 
+from .waiting import MAX_WAIT_SECONDS
+
 _LARGEST = 2**63 - 1
-#: Maximum wait of a call: clients and some proxies time out after a minute.
-MAX_WAIT_SECONDS = 55
 MAX_OUTPUT_CHARS = 1_000_000
 
 

@@ -26,7 +26,7 @@ from workflows.executions.selectors import open_holds
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
-from . import inputs
+from . import argument_models
 from .authentication import CallContext, Caller
 
 SOURCE = "mcp"
@@ -57,7 +57,7 @@ class CallResult:
 # --- starting -------------------------------------------------------------------------------------
 
 
-def execute(caller: Caller, arguments: inputs.Execute) -> CallResult:
+def execute(caller: Caller, arguments: argument_models.Execute) -> CallResult:
     """Start a run, or return the run that the same idempotency key started."""
     context = caller.context()
     context.require("run")
@@ -73,7 +73,7 @@ def execute(caller: Caller, arguments: inputs.Execute) -> CallResult:
     return CallResult(workflow_id=execution_id, since=0, starts=True)
 
 
-def _start(context: CallContext, arguments: inputs.Execute) -> Execution:
+def _start(context: CallContext, arguments: argument_models.Execute) -> Execution:
     plan, title = arguments.plan, arguments.config.title
     if arguments.intent is not None:
         plan = plan_for_intent(intent=arguments.intent, inputs=arguments.inputs)
@@ -112,15 +112,15 @@ def _once(context: CallContext, arguments: Any, tool: str, perform: Callable[[],
 # --- commands -------------------------------------------------------------------------------------
 
 
-def continue_(caller: Caller, arguments: inputs.Continue) -> CallResult:
+def continue_(caller: Caller, arguments: argument_models.Continue) -> CallResult:
     return _command(caller, arguments, cmd.Continue(reason=arguments.reason))
 
 
-def abort(caller: Caller, arguments: inputs.Abort) -> CallResult:
+def abort(caller: Caller, arguments: argument_models.Abort) -> CallResult:
     return _command(caller, arguments, cmd.Abort(reason=arguments.reason))
 
 
-def replan(caller: Caller, arguments: inputs.Replan) -> CallResult:
+def replan(caller: Caller, arguments: argument_models.Replan) -> CallResult:
     command = cmd.Replan(
         new_requirement=arguments.new_requirement, available_context=arguments.available_context
     )
@@ -147,7 +147,7 @@ def _command(caller: Caller, arguments: Any, command: Any) -> CallResult:
     return CallResult(str(execution.pk), since=stored["since"], command=command.kind)
 
 
-def approval_response(caller: Caller, arguments: inputs.ApprovalResponse) -> CallResult:
+def approval_response(caller: Caller, arguments: argument_models.ApprovalResponse) -> CallResult:
     """Decide a hold; without the scope `decide`, only report where a person decides it."""
     context = caller.context()
     execution = context.execution(arguments.workflow_id)
@@ -188,7 +188,7 @@ def approval_response(caller: Caller, arguments: inputs.ApprovalResponse) -> Cal
     return CallResult(str(execution.pk), since=execution.version, notice=notice)
 
 
-def _requested_hold(execution: Execution, arguments: inputs.ApprovalResponse) -> str:
+def _requested_hold(execution: Execution, arguments: argument_models.ApprovalResponse) -> str:
     """Return the id of the hold to decide; raise InvalidRequest if the ids do not name one."""
     named = arguments.checkpoint_id
     if named is None:
