@@ -1,9 +1,9 @@
 """Run one stdio server, and kill its process group when the owner exits.
 
 The owner starts this file as a script (`python -I -S stdio_guard.py COMMAND ARGS...`), as the
-leader of a new session. The server inherits stdin, stdout and stderr, so messages do not pass through the
-guard. The guard kills the group when the server ends, so that no helper process remains, and when
-stdin hangs up, because the owner closed it or died.
+leader of a new session. The server inherits stdin, stdout and stderr, so messages do not pass
+through the guard. The guard kills the group when the server ends, so that no helper process
+remains, and when stdin hangs up, because the owner closed it or died.
 """
 
 from __future__ import annotations
