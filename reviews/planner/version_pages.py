@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.components.diffs import diff
+from reviews.components.json_diffs import diff
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.views import SeeOther, current_user, page, warn
 from reviews.decisions.masking import masked

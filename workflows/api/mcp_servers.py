@@ -24,7 +24,14 @@ from .executions import parse_id
 from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import object_body, query_params, reject_query_params
-from .permissions import AdminOnly, HasRole, HasScope, caller, has_scope, session_confirmed_at
+from .permission_classes import (
+    AdminOnly,
+    HasRole,
+    HasScope,
+    caller,
+    has_scope,
+    session_confirmed_at,
+)
 from .problems import register
 from .serializers import ID_PATTERN, PlainSerializer, StrictSerializer
 
