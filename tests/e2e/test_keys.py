@@ -91,10 +91,6 @@ def test_the_keys_of_the_queue(page: Page, product: Product) -> None:
     expect(page.locator("#decision")).not_to_have_attribute("data-hold", first)
     press("s")  # after the last one the first follows
     expect(page.locator(f"#decision[data-hold='{first}']")).to_be_visible()
-    press("m")
-    expect(page.locator("[data-claim=mine]")).to_be_visible()
-    press("m")
-    expect(page.locator("[data-claim=free]")).to_be_visible()
 
     the_keys_of_a_review(page)
     press("Enter")
@@ -107,6 +103,8 @@ def test_the_keys_of_the_queue(page: Page, product: Product) -> None:
     press("Escape")
     press("Escape")
     expect(page.locator(f"[data-hold='{first}'] [data-open]")).to_be_focused()
+    press("m")
+    expect(page.locator("[data-claim=mine]")).to_be_visible()
 
 
 def test_the_keys_of_a_review_by_itself(page: Page, product: Product) -> None:
