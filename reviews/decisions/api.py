@@ -106,7 +106,7 @@ class ResumeSerializer(StrictSerializer):
         default=0,
         min_value=0,
         max_value=MAX_UNDO_SECONDS,
-        help_text="For how long the decision can be taken back; the run rests until then.",
+        help_text="For how long the decision can be undone; the run rests until then.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class Decision(models.TextChoices):
     APPROVE = "APPROVE", "approved"
     REJECT = "REJECT", "rejected"
     REQUEST_CHANGES = "REQUEST_CHANGES", "sent back for changes"
-    WITHDRAW = "WITHDRAW", "taken back"
+    WITHDRAW = "WITHDRAW", "withdrawn"
 
 
 #: The decisions that a person can make about an open hold.

@@ -105,7 +105,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "hold_just_decided": gettext_noop("%(actor)s has decided %(hold)s just now."),
     "no_answer_waits": gettext_noop("%(hold)s has no answer that waits."),
     "decision_took_effect": gettext_noop(
-        "This decision has taken effect; it cannot be taken back any more."
+        "This decision has taken effect and can no longer be undone."
     ),
     "nothing_said": gettext_noop("%(actor)s has said nothing to take back."),
     "no_escalation": gettext_noop("%(task)s does not ask for a permission any more."),

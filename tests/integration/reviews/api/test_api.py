@@ -319,7 +319,7 @@ def test_deciders_see_the_run_in_every_tab(
     for person in people:
         viewer = selectors.Viewer(person)
         for tab in ("me", "groups"):
-            asked = selectors.pending(person).filter(viewer.tab(tab))
+            asked = selectors.pending(person).filter(viewer.tab(tab)).order_by("opened_at", "id")
             assert list(selectors.queue(viewer, tab)) == list(asked), (person, tab)
     assert len(selectors.queue(selectors.Viewer(reviewer), "groups")) == 2
 

@@ -178,9 +178,9 @@ def test_the_tabs_list_their_holds(
     }
     assert listed == {
         "me": ["free"],
-        "groups": ["free", "voted", "claimed", "own"],
+        "groups": ["own", "claimed", "voted", "free"],
         "claimed": [],
-        "open": ["free", "voted", "claimed", "own"],
+        "open": ["own", "claimed", "voted", "free"],
         "decided": [],
     }
     counts = selectors.tab_counts(viewer)

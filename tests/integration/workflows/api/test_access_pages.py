@@ -44,6 +44,10 @@ ROWS = {
         "all",
     ),
     **dict.fromkeys(("insights", "webhooks"), "all"),
+    **dict.fromkeys(("editor", "editor_tools"), "all"),
+    **dict.fromkeys(
+        ("workflow_versions", "workflow_restore", "workflow_json", "workflow_yaml"), "all"
+    ),
     **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),
     **dict.fromkeys(("api-notifications", "api-notifications-read"), "all"),
     "api-notifications-preferences": "all",

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from tests.integration.workflows.api.routes import Route, api_routes
-from workflows.models import WebhookEndpoint
+from workflows.models import McpServer, WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ BAD = {
 }
 NO_OBJECT = (b"[1]", b'"text"', b"12", b"null")
 #: They ask for no body and do not look at one.
-BODILESS = ("claim/", "release/", "/revoke/", "/rotate/", "/ping/", "/redeliver/")
+BODILESS = ("/sync/", "claim/", "release/", "/revoke/", "/rotate/", "/ping/", "/redeliver/")
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def somebody(people, bearer) -> APIClient:
 def arguments(start, workflow, people) -> dict[str, str]:
     execution = start("operator")
     endpoint = WebhookEndpoint.objects.create(owner=people["admin"], name="e", secret="x")
+    server = McpServer.objects.create(name="s", transport="stdio", command="true", enabled=False)
     return {
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,
@@ -54,6 +55,7 @@ def arguments(start, workflow, people) -> dict[str, str]:
         "grant_id": "1",
         "webhook_id": str(endpoint.pk),
         "delivery_id": "1",
+        "server_id": str(server.pk),
         "backtest_id": "1",
         "workflow_name": workflow.name,
         "pk": "1",

@@ -57,7 +57,7 @@ def plan(**review: Any) -> dict[str, Any]:
         ({"escalation": [{"after_seconds": 5}]}, "escalation[0]", "name groups"),
         ({"escalation": [{"after_seconds": 5, "groups": [""]}]}, "escalation[0].groups[0]", "1"),
         ({"escalation": [{"groups": ["x"]}]}, "escalation[0].after_seconds", "required"),
-        ({"escalation": [STEPS[1], STEPS[0]]}, "escalation[1].after_seconds", "step before"),
+        ({"escalation": [STEPS[1], STEPS[0]]}, "escalation[1].after_seconds", "previous step"),
         (
             {"timeout_seconds": 100, "escalation": STEPS},
             "escalation[1].after_seconds",
