@@ -51,7 +51,7 @@ def test_the_next_review_ignores_an_early_press(page: Page, product: Product) ->
 
     expect(decision).not_to_have_attribute("data-hold", first, timeout=LATER)
     expect(verdict).to_contain_class("guarded")
-    expect(verdict.locator(".buttons").first).to_have_css("pointer-events", "none")
+    expect(verdict.locator("[data-approve]")).to_have_css("pointer-events", "none")
     before = page.evaluate("window.submits")
     page.keyboard.press("a")
     expect(page.locator("[data-approve]")).to_be_focused()
