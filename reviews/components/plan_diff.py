@@ -27,7 +27,7 @@ _MAX_NOTE_LENGTH = 11
 class PlanDiff:
     """A plan `before` and a `change` of it.
 
-    `layers` are those of the changed plan; `dropped` are tasks of the change that a reviewer
+    `layers` are the layers of the changed plan; `dropped` are tasks of the change that a reviewer
     dropped; `why` says for added tasks what speaks for them; `done` are ids of tasks that have run.
     `view` is what was masked before: tasks are masked by its rules, and with its numbers.
     """

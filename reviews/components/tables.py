@@ -16,7 +16,7 @@ class Row:
     """One row.
 
     `links` are the names it begins with, as (name, address or ""); several follow from each other.
-    `tag` stands behind them. `parts` are those of its bar, `cells` the numbers.
+    `tag` stands behind them. `parts` are the parts of its bar, `cells` the numbers.
     """
 
     links: Sequence[tuple[str, str]]

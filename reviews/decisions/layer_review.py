@@ -49,7 +49,7 @@ class _Run:
 def layer_review_context(hold: Hold, tasks: Mapping[str, TaskView]) -> dict[str, Any] | None:
     """Return `d.layer_review` of the templates; None for every other kind of hold.
 
-    `tasks` are those of the run by id.  Inputs of tasks that have not run are resolved here, so a
+    `tasks` are the run's tasks by id.  Inputs of tasks that have not run are resolved here, so a
     card shows the values that the task would run with now.
     """
     if hold.reason != HoldReason.LAYER_APPROVAL or not isinstance(hold.payload, dict):

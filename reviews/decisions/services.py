@@ -70,7 +70,7 @@ class Token(Protocol):
 class DecisionResult:
     """The outcome of a decision.
 
-    `version` and `status` are those of the execution after the decision; `complete` is False for
+    `version` and `status` describe the execution after the decision; `complete` is False for
     an approval while the quorum needs more.
     """
 

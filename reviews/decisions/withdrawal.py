@@ -60,7 +60,7 @@ TOO_LATE = Reason("too_late_to_undo")
 class Withdrawal:
     """A withdrawn `decision`, or a `vote` of a quorum; the hold is open again.
 
-    `record` references the withdrawn record; `version` and `status` are those of the run.
+    `record` references the withdrawn record; `version` and `status` describe the run.
     """
 
     record: HumanReviewRecord

@@ -217,7 +217,7 @@ def _task(
 def task_context(
     at: int, task: dict[str, Any], ids: list[str], schema: Any, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of one task; `ids` are those of all tasks, `about` has tools by name."""
+    """Return the fields of one task; `ids` are the ids of all tasks, `about` has tools by name."""
     target = target_of(task)
     known = about.get(target)
     return {

@@ -93,7 +93,7 @@ def rows_context(
 ) -> dict[str, Any]:
     """The context of the queue's rows; raises keyset.BadCursor.
 
-    With `changed` the rows are those of these runs alone that belong on the page.
+    With `changed`, return only rows of these runs that belong on the page.
     """
     tab = _known(tab)
     page = _page(viewer, tab, filters, cursor, changed)

@@ -103,7 +103,7 @@ def _fewer_groups(floor: LayerApproval | PlanReview, wanted: LayerApproval | Pla
 
 
 def _keeps_text(floor: str, wanted: str) -> bool:
-    """Whether the instructions begin with those of the floor."""
+    """Whether the instructions begin with the floor's instructions."""
     return wanted.startswith(floor)
 
 

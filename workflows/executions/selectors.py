@@ -197,7 +197,7 @@ def messages_of(execution: Execution) -> list[dict[str, Any]]:
 def decisions_of(execution: Execution, user: Any) -> QuerySet[ExecutionEvent]:
     """Return the events that are decisions of people and agents, annotated for `decision_of`.
 
-    A fork's decisions start with those of its ancestors up to the checkpoints it was forked from,
+    A fork's decisions start with its ancestors' decisions up to the checkpoints it was forked from,
     as far as the user may see these executions.  `place` is their order.
     """
     before = ExecutionEvent.objects.filter(execution=OuterRef("execution"), seq=OuterRef("seq") - 1)
@@ -233,7 +233,7 @@ def _history(execution: Execution, user: Any) -> tuple[Q, Combinable]:
 def holds_of(execution: Execution) -> list[Hold]:
     """Return the holds of an execution, oldest first, with `comment`, `edited` and `reviewer`.
 
-    These attributes are those of the decision in effect, and empty while the hold is open.
+    These attributes describe the decision in effect, and are empty while the hold is open.
     """
     events = ExecutionEvent.objects.filter(
         execution=execution, kind__in=("hold_answered", "hold_decided")

@@ -25,7 +25,7 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One log entry; `kind` and `scope` are those of a conventional subject, else ""."""
+    """One log entry; `kind` and `scope` come from a conventional subject, else ""."""
 
     sha: str
     author: str

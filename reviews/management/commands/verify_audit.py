@@ -38,7 +38,7 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="KEY",
-            help="A public key beside those of the settings.",
+            help="A public key beside the configured keys.",
         )
         parser.add_argument(
             "--max-age",
