@@ -85,4 +85,6 @@ def _own_path(request: HttpRequest, url: str) -> str:
     if not url_has_allowed_host_and_scheme(url, {request.get_host()}):
         return ""
     parts = urlsplit(url)
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    # A path that begins with two slashes would lead to another host.
+    return path if url_has_allowed_host_and_scheme(path, None) else ""

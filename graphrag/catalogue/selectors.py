@@ -46,7 +46,7 @@ class ToolCache:
 
     def by_name(self, names: Iterable[str]) -> dict[str, ToolRecord]:
         """Return tool name -> record, disabled tools included; unknown names are left out."""
-        wanted = set(names)
+        wanted = {name for name in names if "\0" not in name}  # PostgreSQL refuses NUL
         records = {}
         for name in wanted:
             record = self._by_id.get(self._ids.get(name, -1))

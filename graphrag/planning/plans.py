@@ -44,12 +44,15 @@ def references(value: Any) -> Iterable[str]:
             pending.extend(item)
 
 
+def depends_on(task: Mapping[str, Any]) -> list[str]:
+    """Return the ids in a task's ``depends_on``; a draft may hold anything there."""
+    listed = task.get("depends_on")
+    return [str(name) for name in listed] if isinstance(listed, list | tuple) else []
+
+
 def dependencies(task: Mapping[str, Any]) -> set[str]:
     """Return the tasks that a task depends on: ``depends_on`` and every ``$from``."""
-    listed = task.get("depends_on") or []
-    return {str(name) for name in listed} | set(
-        references([task.get("arguments"), task.get("inputs")])
-    )
+    return {*depends_on(task), *references([task.get("arguments"), task.get("inputs")])}
 
 
 def layers(plan: Mapping[str, Any]) -> list[list[str]]:

@@ -164,7 +164,8 @@ class PhaseFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(phase=self.value()) if self.value() else queryset
+        known = self.value() in dict(self.lookup_choices)
+        return queryset.filter(phase=self.value()) if known else queryset
 
 
 class ReasonFilter(admin.SimpleListFilter):
@@ -186,7 +187,8 @@ class ReasonFilter(admin.SimpleListFilter):
         return [(reason.value, _(label)) for reason, label in self.labels.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(reason=self.value()) if self.value() else queryset
+        known = self.value() in dict(self.lookup_choices)
+        return queryset.filter(reason=self.value()) if known else queryset
 
 
 class HoldList(ChangeList):

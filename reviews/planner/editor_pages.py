@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -242,22 +242,33 @@ def _task_form(
 def _targets(draft: EditorDraft, at: int, ids: list[str]) -> list[dict[str, Any]]:
     """Return the tasks that can still be connected to run after the selected one."""
     name = ids[at]
+    needs = {each: dependencies(task) for each, task in zip(ids, draft.tasks, strict=True)}
+    ancestors = _reachable(name, needs)
     return [
         {"id": each, "at": place}
         for place, each in enumerate(ids)
-        if place != at
-        and name not in dependencies(draft.tasks[place])
-        and name not in _descendants(draft.tasks, each)
+        if place != at and name not in needs[each] and each not in ancestors
     ]
 
 
 def _descendants(tasks: Iterable[dict[str, Any]], name: str) -> set[str]:
     """Return the ids of the tasks that wait for a task, directly or not."""
-    listed = [(str(task.get("id", "")), dependencies(task)) for task in tasks]
-    found = {name}
-    while more := {each for each, needs in listed if needs & found} - found:
-        found |= more
-    return found - {name}
+    readers: dict[str, set[str]] = {}
+    for task in tasks:
+        for need in dependencies(task):
+            readers.setdefault(need, set()).add(str(task.get("id", "")))
+    return _reachable(name, readers)
+
+
+def _reachable(start: str, edges: Mapping[str, Collection[str]]) -> set[str]:
+    """Return the nodes that edges lead to from `start`, without `start`."""
+    found, pending = {start}, [start]
+    while pending:
+        for each in edges.get(pending.pop(), ()):
+            if each not in found:
+                found.add(each)
+                pending.append(each)
+    return found - {start}
 
 
 def _slots(

@@ -19,6 +19,7 @@ from graphrag.catalogue.selectors import tools as all_tools
 from graphrag.catalogue.selectors import tools_by_name
 from graphrag.graph.neighbours import LearnedFrom, learned_from, neighbourhood
 from graphrag.models import Tool
+from graphrag.planning.plans import depends_on
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
 from reviews.components.number_formatting import (
@@ -220,6 +221,7 @@ def task_context(
     """Return the fields of one task; `ids` are the ids of all tasks, `about` has tools by name."""
     target = target_of(task)
     known = about.get(target)
+    needs = depends_on(task)
     return {
         "place": at,
         "key": f"t{at}",
@@ -229,11 +231,7 @@ def task_context(
         "permission": known.permission_set if known else str(task.get("permission_set") or ""),
         "arguments": arguments_of(task, schema, f"t{at}"),
         "sources": [each for each in ids if each != ids[at]],
-        "needs": [
-            {"id": each, "chosen": each in (task.get("depends_on") or ())}
-            for each in ids
-            if each != ids[at]
-        ],
+        "needs": [{"id": each, "chosen": each in needs} for each in ids if each != ids[at]],
         "reads": ", ".join(sorted({*references(values_of(task))} - {"inputs", "context"})),
         "reviews": [
             {"value": value, "label": _(label), "chosen": value == review_phase(task)}

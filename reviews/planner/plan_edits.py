@@ -14,7 +14,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from pydantic import TypeAdapter, ValidationError
 
-from graphrag.planning.plans import InvalidPlan, fresh_id, layers
+from graphrag.planning.plans import InvalidPlan, depends_on, fresh_id, layers
 from workflows.engine.dag import SOURCES, TaskId, is_reference, references
 from workflows.engine.plan_validation import Problem
 
@@ -63,7 +63,7 @@ def remove_task(plan: Mapping[str, Any], at: int) -> Edited:
             )
         if len(kept) < len(values):
             task = {**task, values_name(task): kept}
-        tasks[place] = _with_needs(task, [name for name in _needs(task) if name != gone])
+        tasks[place] = _with_needs(task, [name for name in depends_on(task) if name != gone])
         warnings += _condition_warnings(task, gone)
     return Edited({**plan, "tasks": tasks}, min(at, len(tasks) - 1), tuple(sorted(warnings)))
 
@@ -75,8 +75,8 @@ def connect(plan: Mapping[str, Any], source: int, target: int) -> Edited:
     if source == target:
         message = _("a task cannot run after itself")
         raise EditRefused(f"plan.tasks[{target}].depends_on", "cycle", message)
-    if name not in _needs(task):
-        tasks[target] = _with_needs(task, [*_needs(task), name])
+    if name not in depends_on(task):
+        tasks[target] = _with_needs(task, [*depends_on(task), name])
     changed = {**plan, "tasks": tasks}
     _check_order(changed, target)
     return Edited(changed, target)
@@ -94,7 +94,7 @@ def disconnect(plan: Mapping[str, Any], source: int, target: int) -> Edited:
             "source": name,
         }
         raise EditRefused(f"plan.tasks[{target}].depends_on", "is_read", message)
-    tasks[target] = _with_needs(task, [each for each in _needs(task) if each != name])
+    tasks[target] = _with_needs(task, [each for each in depends_on(task) if each != name])
     return Edited({**plan, "tasks": tasks}, target, _condition_warnings(task, name))
 
 
@@ -111,7 +111,7 @@ def rename(plan: Mapping[str, Any], at: int, name: str) -> Edited:
         if old in references(values_of(task)):
             changed = {**changed, values_name(task): _renamed(values_of(task), old, name)}
         tasks[place] = _with_needs(
-            changed, [name if each == old else each for each in _needs(task)]
+            changed, [name if each == old else each for each in depends_on(task)]
         )
         warnings += _condition_warnings(task, old)
     return Edited({**plan, "tasks": tasks}, at, tuple(warnings))
@@ -172,13 +172,8 @@ def _task(tasks: list[dict[str, Any]], at: int) -> dict[str, Any]:
     return tasks[at]
 
 
-def _needs(task: Mapping[str, Any]) -> list[str]:
-    needs = task.get("depends_on")
-    return [str(each) for each in needs] if isinstance(needs, list | tuple) else []
-
-
 def _with_needs(task: dict[str, Any], needs: list[str]) -> dict[str, Any]:
-    if needs == _needs(task):
+    if needs == depends_on(task):
         return task
     rest = {key: value for key, value in task.items() if key != "depends_on"}
     return {**rest, "depends_on": needs} if needs else rest

@@ -14,6 +14,7 @@ from workflows.executions.definitions import definition_problems, save_workflow,
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor
+from .read_only import FilteredLookups
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[Workflow]
@@ -74,7 +75,7 @@ class WorkflowForm(FormBase):
 
 
 @admin.register(Workflow)
-class WorkflowAdmin(Base):
+class WorkflowAdmin(FilteredLookups, Base):
     """Workflows, from which executions are started."""
 
     form = WorkflowForm

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from workflows.executions import access
 
 if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Model]
+    Base = admin.ModelAdmin[Any]
 else:
     Base = admin.ModelAdmin
 
@@ -23,7 +23,41 @@ else:
 _MAX_CHARS = 20_000
 
 
-class ReadOnly(Base):
+#: What may follow the name of a filter in a query string.
+_DATE_PARTS = ("__year", "__month", "__day")
+_OPERATORS = (
+    "", "__exact", "__id__exact", "__isnull", "__gte", "__gt", "__lte", "__lt", *_DATE_PARTS
+)  # fmt: skip
+
+
+class FilteredLookups(Base):
+    """A ModelAdmin whose query strings take the lookups of its filters only.
+
+    Django allows any lookup of an own column: `?payload__password__startswith=a` would tell what a
+    masked value begins with, and `?name__regex=[` ends in an error of the database.
+    """
+
+    #: Lookups that links of ours use and no filter offers.
+    linked_lookups: tuple[str, ...] = ()
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        names = [
+            each if isinstance(each, str) else getattr(each, "parameter_name", None)
+            for each in self.list_filter
+        ]
+        names += [*self.linked_lookups, *([self.date_hierarchy] if self.date_hierarchy else [])]
+        allowed = any(
+            lookup == f"{name}{operator}"
+            for name in names
+            if name is not None
+            for operator in _OPERATORS
+        )
+        if lookup.endswith(_DATE_PARTS):
+            allowed = allowed and value.isdecimal() and 1 <= int(value[:5]) <= 9999
+        return allowed and "\0" not in value and super().lookup_allowed(lookup, value, request)
+
+
+class ReadOnly(FilteredLookups):
     """A ModelAdmin without adding, changing, deleting and bulk actions."""
 
     actions: tuple[str, ...] | None = None
@@ -31,8 +65,6 @@ class ReadOnly(Base):
     list_per_page = 50
     #: Lookup from a row to its execution; "pk__in" for executions themselves.
     execution_path = "execution__in"
-    #: Lookups that links of ours use and no filter offers.
-    linked_lookups: tuple[str, ...] = ()
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -42,22 +74,6 @@ class ReadOnly(Base):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow the lookups of filters and links only.
-
-        Django allows any lookup of an own column: `?payload__password__startswith=a` would tell
-        what a masked value begins with.
-        """
-        names = [
-            each if isinstance(each, str) else getattr(each, "parameter_name", None)
-            for each in self.list_filter
-        ]
-        names += [*self.linked_lookups, *([self.date_hierarchy] if self.date_hierarchy else [])]
-        allowed = any(
-            lookup == name or lookup.startswith(f"{name}__") for name in names if name is not None
-        )
-        return allowed and super().lookup_allowed(lookup, value, request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows of the executions that the user may see, as on all pages."""

@@ -26,6 +26,7 @@ from workflows.planning.planner import tools_of_server
 from workflows.tools import catalogue_sync, mcp_servers
 
 from .json_fields import BoundedJSONField
+from .read_only import FilteredLookups
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[McpServer]
@@ -114,7 +115,7 @@ def _texts(value: Any) -> Any:
 
 
 @admin.register(McpServer)
-class McpServerAdmin(Base):
+class McpServerAdmin(FilteredLookups, Base):
     """Servers, and an action that synchronizes their tools."""
 
     form = McpServerForm

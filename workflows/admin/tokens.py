@@ -11,6 +11,8 @@ from django.http import HttpRequest
 from workflows.models import ApiToken
 from workflows.permissions.tokens import revoke
 
+from .read_only import FilteredLookups
+
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApiToken]
 else:
@@ -18,7 +20,7 @@ else:
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(Base):
+class ApiTokenAdmin(FilteredLookups, Base):
     """API tokens. Their secrets are not stored."""
 
     list_display = (

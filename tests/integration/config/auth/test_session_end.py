@@ -37,7 +37,16 @@ def test_a_posting_script_too(client: Client, address: str) -> None:
     assert (answer.status_code, answer["HX-Redirect"]) == (401, LOGIN)
 
 
-@pytest.mark.parametrize("page", ["http://elsewhere.example/review/", "javascript:alert(1)", ""])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "http://elsewhere.example/review/",
+        "http://testserver//elsewhere.example/",
+        "http://testserver/\\elsewhere.example/",
+        "javascript:alert(1)",
+        "",
+    ],
+)
 def test_the_way_back_stays_on_this_site(client: Client, page: str) -> None:
     headers = {"HX-Request": "true", "HX-Current-URL": page}
     assert client.get("/review/", headers=headers)["HX-Redirect"] == "/login/?ended=1"

@@ -263,6 +263,24 @@ def test_lookups_do_not_guess_hidden_values(staff: Any, secret: Hold, query: str
     assert staff("reviewer").get(f"{LIST}?{query}").status_code in (302, 400)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "workflow/?default_inputs__password__startswith=a",
+        "workflow/?plan__icontains=a",
+        "workflow/?name__regex=[",
+        "hold/?opened_at__regex=[",
+        "hold/?opened_at__year=99999999999999999999",
+        "hold/?reason=%00",
+        "hold/?state=all&phase=%00",
+        "execution/?status__regex=[",
+        "execution/?status__exact=%00",
+    ],
+)
+def test_query_strings_take_the_lookups_of_filters_only(staff: Any, query: str) -> None:
+    assert staff("reviewer").get(f"/admin/workflows/{query}").status_code in (302, 400)
+
+
 def test_a_search_does_not_find_hidden_values(staff: Any, secret: Hold) -> None:
     assert b"0 reviews" in staff("reviewer").get(f"{LIST}?q={SECRET}").content
 

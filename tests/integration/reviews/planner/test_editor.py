@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
+from reviews.planner import editor_pages
 from tests.integration.reviews.conftest import MakeUser, Start
 from tests.support.catalogue import stock_catalogue
 from workflows.executions.definitions import save_workflow
@@ -265,6 +266,18 @@ def test_a_broken_draft_is_an_empty_one(admin: User, draft: str) -> None:
     answer = signed_in(admin).post(URL, {"draft": draft, "selected": "x"}, headers=HTMX)
     assert answer.status_code == 200
     assert "Add the first task" in answer.content.decode()
+
+
+@pytest.mark.parametrize("action", ["add:\0", "use:\0x", "check"])
+def test_hostile_drafts_are_answered(admin: User, action: str) -> None:
+    draft = json.dumps({"plan": {"tasks": [{"id": "a", "depends_on": 5}, {"id": "b"}]}})
+    fields = {"draft": draft, "selected": "0", "action": action}
+    assert signed_in(admin).post(URL, fields, headers=HTMX).status_code == 200
+
+
+def test_descendants_of_a_long_chain_are_found_once() -> None:
+    tasks = [{"id": "t0"}] + [{"id": f"t{n}", "depends_on": [f"t{n - 1}"]} for n in range(1, 3000)]
+    assert len(editor_pages._descendants(tasks, "t0")) == 2999
 
 
 def test_the_admin_leads_to_the_editor_and_the_versions(admin: User) -> None:
