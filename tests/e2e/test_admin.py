@@ -49,7 +49,7 @@ def test_a_reviewer_decides_three_reviews_in_the_admin_alone(page: Page, product
     page.get_by_role("button", name="Reject", exact=True).click()
     expect(page.get_by_text(re.compile("Rejected"))).to_be_visible()
 
-    # The run shows what came of it, in the admin as well.
+    # The run shows the outcome, in the admin as well.
     page.goto(f"{product.address}/admin/workflows/execution/{run}/change/")
     expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=60_000)
     assert EDIT in (Path(product.home) / "files" / "admin" / f"{run}.md").read_text()

@@ -1,6 +1,6 @@
 """Add, change, import and delete MCP servers: REST and the admin call these functions.
 
-A stdio server is a command that workers start, so whoever sets it runs code. Callers check the
+A stdio server is a command that workers start, so a person who sets it runs code. Callers check the
 role; the confirmation by a second factor is checked here. Each change is logged by the names of
 its fields, never with values.
 """

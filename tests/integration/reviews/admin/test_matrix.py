@@ -182,7 +182,7 @@ def test_pages_and_posts(rows: dict[str, Model], make_user: Any) -> None:
         pk = rows[label].pk
         own = label in ("workflows.webhookendpoint", "workflows.webhookdelivery")
         for role, client in people.items():
-            # Of webhooks, others than their owner and admins are told that there is no such row.
+            # Only the owner and admins see that a webhook exists.
             change = 302 if own and role in ("operator", "auditor") else 200
             checks = {
                 "list": (client.get(page("changelist", label)), expected(role, views, 200)),
