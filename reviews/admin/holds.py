@@ -164,8 +164,7 @@ class PhaseFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        known = self.value() in dict(self.lookup_choices)
-        return queryset.filter(phase=self.value()) if known else queryset
+        return queryset.filter(phase=self.value()) if self.value() else queryset
 
 
 class ReasonFilter(admin.SimpleListFilter):
@@ -187,8 +186,7 @@ class ReasonFilter(admin.SimpleListFilter):
         return [(reason.value, _(label)) for reason, label in self.labels.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        known = self.value() in dict(self.lookup_choices)
-        return queryset.filter(reason=self.value()) if known else queryset
+        return queryset.filter(reason=self.value()) if self.value() else queryset
 
 
 class HoldList(ChangeList):
