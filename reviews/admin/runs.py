@@ -34,7 +34,8 @@ class ExecutionAdmin(ReadOnly):
     execution_path = "pk__in"
     date_hierarchy = "created_at"
     list_display = (
-        "name", "state", "workflow_link", "progress", "created_by", "created_at", "finished_at",
+        "name", "shown_status", "workflow_link", "progress", "created_by", "created_at",
+        "finished_at",
     )  # fmt: skip
     list_filter = ("status", "workflow", "created_at")
     linked_lookups = ("created_by__id",)
@@ -47,7 +48,8 @@ class ExecutionAdmin(ReadOnly):
         return labels.run_title(execution.title, execution.pk)
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
-    def state(self, execution: Execution) -> SafeString:
+    def shown_status(self, execution: Execution) -> SafeString:
+        # Not `state`: Django would show the model's field of that name.
         return desk.status_chip(execution.status)
 
     @admin.display(description=gettext_lazy("layers"), ordering="layer")

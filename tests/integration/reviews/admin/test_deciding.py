@@ -324,6 +324,13 @@ def test_a_run_takes_commands_from_those_who_may_send_them(staff: Any, start: An
     assert Execution.objects.get(pk=hold.execution_id).status == "ABORTED"
 
 
+def test_the_list_of_runs_shows_the_status_and_no_stored_state(staff: Any, start: Any) -> None:
+    before(start)
+    text = staff("operator").get(reverse("admin:workflows_execution_changelist")).content.decode()
+    assert "waits for review" in text
+    assert "holds_opened" not in text
+
+
 def test_records_are_exported(staff: Any, start: Any) -> None:
     holds = before(start, "a", "b")
     reviewer = staff("reviewer")
