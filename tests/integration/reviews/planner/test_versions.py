@@ -158,7 +158,7 @@ def test_an_export_is_imported_without_loss(workflow: Workflow, admin: User, kin
     [
         ("", "must be an object with a plan"),
         ("{", "not valid JSON"),
-        ("plan: [", "invalid YAML"),
+        ("plan: [", "not valid YAML"),
         ("plan: {tasks: [1]}", "without a list of tasks"),
         ("plan: {tasks: []}\nenabled: true", "unknown field enabled"),
         ("plan: {tasks: []}\ntitle: 3", "wrong value for title"),
