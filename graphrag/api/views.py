@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     ToolViews = ReadOnlyModelViewSet
 
-_NEAREST = 10
+_MAX_NEAREST = 10
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in `git.git_log`.")
 #: Parameters that pagination and ordering read.
 _PAGE_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
@@ -167,5 +167,5 @@ class ToolViewSet(ToolViews):
         params = serializer.validated_data
         suggestion = planning_services.suggest(params["intent"], params.get("inputs"))
         body = SuggestionSerializer(suggestion).data
-        body["nearest"] = body["nearest"][: params.get("limit", _NEAREST)]
+        body["nearest"] = body["nearest"][: params.get("limit", _MAX_NEAREST)]
         return Response(body)

@@ -12,7 +12,7 @@ from graphrag import models, tokenizer
 MAX_DESCRIPTION = 20_000
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_BODY = 3_000
-_SHORTEST_SENTENCE = 12
+_MIN_SENTENCE_CHARACTERS = 12
 _MAX_SENTENCE_LENGTH = 300
 _SENTENCE_END = re.compile(r"[.!?:;](?=\s|$)")
 
@@ -176,7 +176,7 @@ class ToolText:
 def tool_text(record: ToolRecord) -> ToolText:
     """Split a tool into name and title, first sentence, rest of the description, arguments."""
     description = " ".join(record.description.split())
-    end = _SENTENCE_END.search(description, _SHORTEST_SENTENCE)
+    end = _SENTENCE_END.search(description, _MIN_SENTENCE_CHARACTERS)
     cut = min(end.end() if end else _MAX_SENTENCE_LENGTH, _MAX_SENTENCE_LENGTH)
     arguments = (
         f"{tokenizer.spaced(name)} {_description_of(schema)}".strip()

@@ -60,7 +60,7 @@ _ALSO = (
 )
 _MAX_PEOPLE = 500
 #: Matching rows are counted up to this number: a selective filter would scan the whole table.
-_COUNTED = 200
+_MAX_COUNT = 200
 
 
 def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     cursor = query.get("cursor", "")
     page = keyset.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
     active = {key: value for key, value in values.items() if value}
-    count = count_up_to(rows, _COUNTED)
+    count = count_up_to(rows, _MAX_COUNT)
     return {
         "filters": values,
         "selects": _selects(values),
@@ -96,8 +96,8 @@ def history_url(query: Mapping[str, str]) -> str:
 
 
 def _count_text(count: int) -> str:
-    if count > _COUNTED:
-        return _("more than %(number)s decisions") % {"number": grouped(_COUNTED)}
+    if count > _MAX_COUNT:
+        return _("more than %(number)s decisions") % {"number": grouped(_MAX_COUNT)}
     return counted(count, "decision")
 
 
@@ -109,7 +109,7 @@ def _exports(active: Mapping[str, str], count: int) -> tuple[dict[str, str], ...
         {
             "url": f"{address}?{urlencode({**active, 'as': kind})}",
             "label": _("Export %(number)s as %(format)s")
-            % {"number": at_least(count, _COUNTED), "format": name},
+            % {"number": at_least(count, _MAX_COUNT), "format": name},
         }
         for kind, name in names.items()
         if count

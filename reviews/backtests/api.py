@@ -44,7 +44,7 @@ _RULES = serializers.ListField(
     max_length=50,
     help_text="Each: name, tools, tasks, phase, skip_when, sample. In this order.",
 )
-_LARGEST = 2**31 - 1
+_MAX_INTEGER = 2**31 - 1
 _NOT_ALLOWED = "Auditors, operators and admins can read and create backtests."
 
 
@@ -115,9 +115,9 @@ class PublishSerializer(StrictSerializer):
     """
 
     backtest = serializers.CharField(max_length=19, required=False)
-    republish = serializers.IntegerField(min_value=1, max_value=_LARGEST, required=False)
+    republish = serializers.IntegerField(min_value=1, max_value=_MAX_INTEGER, required=False)
     rules = serializers.ListField(max_length=0, required=False)
-    version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
+    version = serializers.IntegerField(min_value=0, max_value=_MAX_INTEGER, required=False)
     comment = serializers.CharField(
         max_length=review_rules_publish.MAX_COMMENT, required=False, allow_blank=True, default=""
     )

@@ -31,7 +31,7 @@ MAX_ROWS: Final = 8
 LABEL_LENGTH: Final = 16
 SWEEPS: Final = 4
 
-_SETTLED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
+_FINISHED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 #: Priority of tasks in a long layer; smaller values stay visible.
 _WEIGHT: Final[Mapping[str, int]] = {"FAILED": 1, "REJECTED": 1, "RUNNING": 2, "PENDING": 3}
 
@@ -295,7 +295,7 @@ def _num(value: float) -> str:
 
 
 def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHead:
-    settled = sum(task.status in _SETTLED for task in layer)
+    settled = sum(task.status in _FINISHED for task in layer)
     started = settled or any(task.status == "RUNNING" for task in layer)
     progress = ""
     if len(layer) > 1 and started:

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 #: Longer text is shown as it is.
-LONGEST: Final = 100_000
+MAX_CHARACTERS: Final = 100_000
 #: Headings of a payload stand below the headings of the page.
 _HEADINGS_BELOW = 3
 _SCHEMES: Final = ("http", "https", "mailto")
@@ -77,7 +77,7 @@ def _with_addresses(tokens: Sequence[Token]) -> list[Token]:
 
 def is_markdown(text: str, *, key: str = "", schema: Any = None, file: str = "") -> bool:
     """Return whether a text is Markdown, by its schema, its key, its file or its first lines."""
-    if len(text) > LONGEST or "\n" not in text.strip():
+    if len(text) > MAX_CHARACTERS or "\n" not in text.strip():
         return False
     rules = schema if isinstance(schema, dict) else {}
     declared = rules.get("contentMediaType") == "text/markdown" or rules.get("format") == "markdown"

@@ -17,7 +17,7 @@ from .markdown import is_markdown, render_markdown
 _MAX_DEPTH: Final = 5
 _MAX_ROWS: Final = 200
 _MAX_COLUMNS: Final = 12
-_LONGEST_CELL: Final = 200
+_MAX_CELL_CHARACTERS: Final = 200
 #: Keys of text that a file of the same object contains.
 _FILE_KEYS: Final = ("path", "file", "filename")
 
@@ -101,7 +101,7 @@ def _table_view(value: Sequence[Any]) -> ValueView | None:
 
 def _is_cell(value: Any) -> bool:
     return not isinstance(value, (Mapping, Sequence)) or (
-        isinstance(value, str) and len(value) <= _LONGEST_CELL
+        isinstance(value, str) and len(value) <= _MAX_CELL_CHARACTERS
     )
 
 

@@ -58,7 +58,7 @@ register(Conflict, status=409, code="stale_version")
 register(services.HoldNotFound, status=404, code="not_found")
 keep_refusal_logs(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
 
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 
 
 # --- serializers ----------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class ResumeSerializer(StrictSerializer):
     execution_id = RequestIdField()
     hold_id = serializers.CharField(max_length=40, required=False)
     node_id = serializers.CharField(max_length=64, required=False)
-    version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
+    version = serializers.IntegerField(min_value=0, max_value=_MAX_BIGINT, required=False)
     decision = serializers.ChoiceField(
         choices=ANSWERS,
         help_text="REQUEST_CHANGES has the task run again with `comment`, which is then required.",

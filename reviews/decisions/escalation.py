@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from django.utils.safestring import SafeString
 
 #: Longer code is shown around the denied line first.
-_SHOWN_WHOLE = 30
-_AROUND = 8
+_MAX_LINES = 30
+_CONTEXT_LINES = 8
 
 _KINDS = (
     ("hosts", N_("Network")),
@@ -119,9 +119,9 @@ def _code(code: str, language: str, line: int | None) -> dict[str, Any]:
     if not code:
         return {"lines": (), "whole": (), "line_count": 0}
     lines = [_numbered(each, line) for each in lines_of(code, language)]
-    if len(lines) <= _SHOWN_WHOLE or line is None:
+    if len(lines) <= _MAX_LINES or line is None:
         return {"lines": lines, "whole": (), "line_count": len(lines)}
-    near = lines[max(0, line - 1 - _AROUND) : line + _AROUND]
+    near = lines[max(0, line - 1 - _CONTEXT_LINES) : line + _CONTEXT_LINES]
     return {"lines": near, "whole": lines, "line_count": len(lines)}
 
 

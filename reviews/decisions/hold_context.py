@@ -28,7 +28,7 @@ from workflows.models import Hold
 
 from .masked_values import masks_context, reveal_sentence
 
-_BAD = ("FAILED", "REJECTED")
+_FAILED_STATUSES = ("FAILED", "REJECTED")
 _MAX_NAMES = 2
 
 
@@ -71,7 +71,7 @@ class HoldContext:
         here = self.hold.layer
         waits = self.hold.status == Hold.Status.OPEN
         label = ", ".join(names) if len(names) <= _MAX_NAMES else counted(len(names), "task")
-        failed = any(self.by_id[name].status in _BAD for name in names)
+        failed = any(self.by_id[name].status in _FAILED_STATUSES for name in names)
         if index == here and waits:
             return {
                 "label": components_labels.step_text(self.hold),
@@ -193,7 +193,7 @@ _RUN_WORDS = {
 }
 
 
-_BECAME = {
+_OUTCOMES = {
     "SUCCEEDED": N_("%(task)s is done"),
     "FAILED": N_("%(task)s failed"),
     "SKIPPED": N_("%(task)s was skipped"),
@@ -202,7 +202,7 @@ _BECAME = {
 
 
 def _became(task: TaskView) -> str:
-    text = _BECAME.get(task.status)
+    text = _OUTCOMES.get(task.status)
     if text is None:
         return f"{task.id}: {look_of(task.status).word}"
     return _(text) % {"task": task.id}

@@ -28,7 +28,7 @@ from workflows.models import Hold
 REJECT_PRESETS = (N_("Wrong arguments"), N_("Not now"), N_("Should not run at all"))
 
 #: Tasks that get a card; further ones are named only.
-_MOST_CARDS = 30
+_MAX_CARDS = 30
 
 _SKIPS = {
     SkipReason.CONDITION: N_("Will be skipped: its condition is not met."),
@@ -55,7 +55,7 @@ def layer_review_context(hold: Hold, tasks: Mapping[str, TaskView]) -> dict[str,
     if hold.reason != HoldReason.LAYER_APPROVAL or not isinstance(hold.payload, dict):
         return None
     ids = [str(each.get("id")) for each in hold.payload.get("next_layer") or ()]
-    listed = [tasks[name] for name in ids[:_MOST_CARDS] if name in tasks]
+    listed = [tasks[name] for name in ids[:_MAX_CARDS] if name in tasks]
     rules = task_rules(hold.execution, listed)
     execution = hold.execution
     run = _Run(execution.inputs, execution.context, load_state(execution.state))
@@ -66,7 +66,7 @@ def layer_review_context(hold: Hold, tasks: Mapping[str, TaskView]) -> dict[str,
             _card(task, specs[task.id], run, tasks, rules[task.id, "inputs"], ceiling)
             for task in listed
         ),
-        "more": ", ".join(ids[_MOST_CARDS:]),
+        "more": ", ".join(ids[_MAX_CARDS:]),
         "summary": hold.payload.get("summary") or "",
     }
 

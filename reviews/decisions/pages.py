@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 #: Characters of a payload that a page shows at once; what is longer is read in parts of as many.
-LONGEST = 400_000
+MAX_SHOWN_CHARACTERS = 400_000
 
 _PRESETS = {
     TriggerPhase.BEFORE_EXECUTION.value: (
@@ -129,7 +129,7 @@ def decision_context(user: User, hold: Hold, form: FormState | None = None) -> d
         "context": hold_context.sections(),
         "history": hold_context.history(records),
         "reject_presets": tuple(_(each) for each in _presets(hold)),
-        "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
+        "next_review_url": _next_url(user, hold) if _is_closed_for(hold, state, user) else "",
         **form_context,
         "impact": impact_context(hold, (each.path for each in form_context["changes"])),
         "conflict": conflict_context(view, state, hold_records, edited.value) if edited else None,
@@ -214,7 +214,7 @@ def _standing(
         "no_edits": _no_edits(hold) if state == "open" and right.approve else "",
         "reason_required": reason_required(hold, "web"),
         "blocked_reason": render_reason(right.refusal) if right.refusal else "",
-        "settled_for_me": _is_settled(hold, state, user),
+        "is_closed_for_user": _is_closed_for(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
         "claim": claim_context(user, hold, right),
@@ -228,7 +228,7 @@ def _no_edits(hold: Hold) -> str:
     return ""
 
 
-def _is_settled(hold: Hold, state: str, user: User) -> bool:
+def _is_closed_for(hold: Hold, state: str, user: User) -> bool:
     return state != "open" or user.get_username() in hold.approvals
 
 
@@ -297,21 +297,21 @@ def _part(size: int, form: FormState | None) -> dict[str, Any]:
 
     `on_from` is the share of it that was shown before the part that was just asked for.
     """
-    if size <= LONGEST:
+    if size <= MAX_SHOWN_CHARACTERS:
         return {}
-    wanted = max(LONGEST, form.read if form else 0)
+    wanted = max(MAX_SHOWN_CHARACTERS, form.read if form else 0)
     read = min(size, wanted)
     asks_for_more = form is not None and form.asks_for_more
-    on_from = f"{min(1.0, (wanted - LONGEST) / read):.4f}" if asks_for_more else ""
+    on_from = f"{min(1.0, (wanted - MAX_SHOWN_CHARACTERS) / read):.4f}" if asks_for_more else ""
     if read == size:
         message = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
-        return {"read": read, "told": message, "more": "", "on_from": on_from}
+        return {"read": read, "message": message, "more": "", "on_from": on_from}
     message = _("It has %(all)s characters; the first %(some)s are shown here.")
-    following = min(LONGEST, size - read)
+    following = min(MAX_SHOWN_CHARACTERS, size - read)
     more = ngettext("Show the next %(n)s character", "Show the next %(n)s characters", following)
     return {
         "read": read,
-        "told": message % {"all": grouped(size), "some": grouped(read)},
+        "message": message % {"all": grouped(size), "some": grouped(read)},
         "more": more % {"n": grouped(following)},
         "on_from": on_from,
     }
@@ -333,7 +333,6 @@ def _form_context(view: Masked, form: FormState | None) -> dict[str, Any]:
             "confirm": False,
             "unnamed": (),
             "stale": False,
-            "theirs": (),
         }
     changes = diff(view.value, edited_as_shown(view, form.value))
     more: dict[str, Any] = {"mode": form.mode}
@@ -347,8 +346,6 @@ def _form_context(view: Masked, form: FormState | None) -> dict[str, Any]:
         "confirm": form.confirm,
         "unnamed": form.unnamed,
         "stale": form.stale,
-        # A hold's payload never changes: what moved on is the run around it.
-        "theirs": (),
         **more,
     }
 

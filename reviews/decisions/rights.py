@@ -103,7 +103,7 @@ def _either(names: Sequence[str]) -> Reason | str:
 
 
 #: Ways of influencing a run, the most obvious first, with the reason for that user.
-_WAYS = {
+_REFUSAL_BY_SHAPING = {
     Shaper.Way.START: Reason("shaped_by_start"),
     Shaper.Way.REPLAN: Reason("shaped_by_replan"),
     Shaper.Way.PLAN: Reason("shaped_by_plan"),
@@ -118,7 +118,7 @@ _WAYS = {
 def _own_work(user: User, hold: Hold, shaped: Collection[str]) -> Reason | None:
     """Return why an approval would break the four-eyes rule; None if it would not."""
     ways = {*shaped, *([Shaper.Way.START] if hold.execution.created_by_id == user.pk else ())}
-    return next((reason for way, reason in _WAYS.items() if way in ways), None)
+    return next((reason for way, reason in _REFUSAL_BY_SHAPING.items() if way in ways), None)
 
 
 def _above_role(hold: Hold, groups: Collection[str]) -> Reason | None:

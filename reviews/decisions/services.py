@@ -278,7 +278,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGES = ("web", "admin")
+_PAGE_SOURCES = ("web", "admin")
 
 
 def reason_required(hold: Hold, source: str) -> bool:
@@ -287,7 +287,7 @@ def reason_required(hold: Hold, source: str) -> bool:
     Clients of the API from before the setting reject without a comment.
     """
     own = hold.execution.policy.get("require_rejection_reason")
-    return source in _PAGES if own is None else bool(own)
+    return source in _PAGE_SOURCES if own is None else bool(own)
 
 
 def _check_reason(hold: Hold, request: DecisionRequest) -> None:

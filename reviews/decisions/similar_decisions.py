@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 #: The latest decisions that are compared, and those that are shown.
-_LOOKED_AT: Final = 200
-_SHOWN: Final = 3
-_LEAST: Final = 0.3
+_MAX_COMPARED: Final = 200
+_MAX_SHOWN: Final = 3
+_MIN_SIMILARITY: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ def similar_decisions(user: User, hold: Hold) -> list[SimilarDecision]:
     mine = features(hold.payload)
     scored = [
         (similarity(mine, features(record.original_data)), record)
-        for record in rows.exclude(hold_id=hold.pk)[:_LOOKED_AT]
+        for record in rows.exclude(hold_id=hold.pk)[:_MAX_COMPARED]
     ]
-    near = [pair for pair in scored if pair[0] >= _LEAST]
+    near = [pair for pair in scored if pair[0] >= _MIN_SIMILARITY]
     near.sort(key=lambda pair: (pair[0], pair[1].pk), reverse=True)
     view = shown_payload(hold, payload_schema(hold))
     return [
         SimilarDecision(record, score, _reuse(record, hold, view))
-        for score, record in near[:_SHOWN]
+        for score, record in near[:_MAX_SHOWN]
     ]
 
 

@@ -30,7 +30,7 @@ from reviews.decisions.edits import (
 )
 from reviews.decisions.escalation import GrantChoice, parse_grant_choice
 from reviews.decisions.pages import (
-    LONGEST,
+    MAX_SHOWN_CHARACTERS,
     FormState,
     as_shown,
     decision_context,
@@ -51,7 +51,7 @@ from workflows.models import Hold
 from workflows.permissions import step_up
 
 #: Changed places that one request may ask about.
-_MOST_PATHS = 200
+_MAX_PATHS = 200
 
 
 @login_required
@@ -101,7 +101,7 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
 def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonResponse:
     """Return the impact of editing these JSON pointers (`path`); requested while the user types."""
     hold = hold_or_404(request, execution_id, hold_id)
-    paths = [path_of(each, hold.payload) for each in request.GET.getlist("path")[:_MOST_PATHS]]
+    paths = [path_of(each, hold.payload) for each in request.GET.getlist("path")[:_MAX_PATHS]]
     answer = JsonResponse(impact_context(hold, paths))
     answer["Cache-Control"] = "no-store"
     return answer
@@ -132,13 +132,13 @@ class DecisionView(LoginRequiredMixin, View):
         """Decide and redirect; otherwise show the page again with the entered text."""
         hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
-        if posted.wants_more:
+        if posted.asks_for_more:
             return self._show(request, hold, posted.form_state())
         if posted.errors:
             return self._show(request, hold, posted.form_state(posted.errors), status=422)
-        if posted.wants_confirmation:
+        if posted.needs_confirmation:
             return self._show(request, hold, posted.form_state(confirm=True))
-        if posted.is_about_something_else:
+        if posted.is_stale:
             return self._show(request, hold, posted.form_state(stale=True), status=409)
         try:
             services.decide(posted.decision_request())
@@ -211,7 +211,7 @@ class _Posted:
         self.decision = self._data.get("decision", "")
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
-        self.wants_more = "more" in self._data
+        self.asks_for_more = "more" in self._data
         self._shown = parse_natural_number(self._data.get("read", "")) or 0
         self.version, found = self._version()
         self.kept = parse_kept_tasks(self._data, hold)
@@ -234,7 +234,8 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        is_long = len(self._text) > LONGEST  # and therefore cannot be edited on the page
+        # A payload that is not shown whole cannot be edited on the page.
+        is_long = len(self._text) > MAX_SHOWN_CHARACTERS
         untouched = self.decision != Decision.APPROVE or is_long
         if untouched or is_plan_review(self._hold):
             return FormValue(self._seen.payload)
@@ -250,7 +251,7 @@ class _Posted:
             return (FieldError("decision", "must be approve, reject or request changes"),)
         if self.decision != Decision.APPROVE or self._value.errors:
             return ()
-        if len(self._text) > max(LONGEST, self._shown):
+        if len(self._text) > max(MAX_SHOWN_CHARACTERS, self._shown):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
         if is_plan_review(self._hold):
             self.change = Change(self.kept.edits)
@@ -268,7 +269,7 @@ class _Posted:
         return undeclared_keys(self._schema, self._seen.payload, self._value.value)
 
     @property
-    def wants_confirmation(self) -> bool:
+    def needs_confirmation(self) -> bool:
         """Whether the user has not yet confirmed the diff of the edit, or its warnings."""
         if self.change.is_empty:
             return False
@@ -279,7 +280,7 @@ class _Posted:
         return self._data.get("confirmed") != "yes"
 
     @property
-    def is_about_something_else(self) -> bool:
+    def is_stale(self) -> bool:
         shown = self._data.get("shown", "")
         return bool(shown) and shown != digest(self._hold.payload)
 
@@ -317,8 +318,8 @@ class _Posted:
             grant_choice=self.grant_choice,
             kept=self.kept,
             decision=self.decision,
-            read=self._shown + (LONGEST if self.wants_more else 0),
-            asks_for_more=self.wants_more,
+            read=self._shown + (MAX_SHOWN_CHARACTERS if self.asks_for_more else 0),
+            asks_for_more=self.asks_for_more,
         )
 
 

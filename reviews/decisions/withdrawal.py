@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FINAL = [status.value for status in ExecutionStatus if not TRANSITIONS[status]]
+_FINAL_STATUSES = [status.value for status in ExecutionStatus if not TRANSITIONS[status]]
 TOO_LATE = Reason("too_late_to_undo")
 
 
@@ -181,7 +181,7 @@ def due() -> QuerySet[Hold]:
     ends_run = Q(decision=Decision.REJECT) & (
         Q(reason=HoldReason.NODE_REVIEW, on_reject="abort") | Q(reason=HoldReason.LAYER_APPROVAL)
     )
-    rows = Hold.objects.filter(undo_until__lte=Now()).exclude(execution__status__in=_FINAL)
+    rows = Hold.objects.filter(undo_until__lte=Now()).exclude(execution__status__in=_FINAL_STATUSES)
     return rows.filter(ends_run | ~Exists(others)).order_by("undo_until")
 
 

@@ -71,7 +71,6 @@ def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "figures": _figures(scope, now, before),
         "charts": _charts(scope),
         "tables": _tables(scope),
-        "history_url": _history(scope),
         "spared": _skipped(scope),
         "backtest_url": reverse("reviews:backtest") if may_backtest(user) else "",
     }

@@ -75,7 +75,7 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
 
 def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Serialize a row of `selectors.listing_rows` like HoldRowSerializer, five times as fast."""
-    row = {name: values[name] for name in _AS_THEY_ARE}
+    row = {name: values[name] for name in _UNCHANGED}
     return {
         "hold_id": values["id"],
         "execution_id": str(values["execution_id"]),
@@ -86,9 +86,9 @@ def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_TURNED = ("hold_id", "execution_id", "node_id", "trigger_phase", "status")
+_RENAMED = ("hold_id", "execution_id", "node_id", "trigger_phase", "status")
 
-_AS_THEY_ARE = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _TURNED)
+_UNCHANGED = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _RENAMED)
 
 
 class ClaimSerializer(serializers.Serializer[Any]):
@@ -115,7 +115,9 @@ class AssignSerializer(StrictSerializer):
 class ExtendSerializer(StrictSerializer):
     """The number of seconds by which the deadline is extended."""
 
-    seconds = serializers.IntegerField(min_value=extensions.SHORTEST, max_value=extensions.LONGEST)
+    seconds = serializers.IntegerField(
+        min_value=extensions.MIN_SECONDS, max_value=extensions.MAX_SECONDS
+    )
 
 
 class ExtendedSerializer(serializers.Serializer[Any]):

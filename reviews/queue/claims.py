@@ -33,7 +33,7 @@ from workflows.models import Hold
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-_CLAIM = """
+_UPSERT_CLAIM = """
 INSERT INTO reviews_reviewclaim AS held (hold_id, user_id, claimed_at, expires_at, assigned_by_id)
 VALUES (%(hold)s, %(user)s, now(), now() + make_interval(secs => %(seconds)s), %(giver)s)
 ON CONFLICT (hold_id) DO UPDATE
@@ -45,13 +45,13 @@ ON CONFLICT (hold_id) DO UPDATE
  WHERE held.user_id = excluded.user_id OR held.expires_at <= now() OR %(force)s
 RETURNING id, claimed_at = now()
 """
-_FIRST = """
+_INSERT_CLAIM_START = """
 INSERT INTO reviews_claimstart (hold_id, claimed_at, after_seconds)
 SELECT id, now(), GREATEST(0, EXTRACT(EPOCH FROM now() - opened_at))
   FROM workflows_hold WHERE id = %s
 ON CONFLICT (hold_id) DO NOTHING
 """
-_MOST_CANDIDATES = 100
+_MAX_CANDIDATES = 100
 
 
 def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClaim:
@@ -110,7 +110,7 @@ def candidates(hold: Hold) -> list[str]:
     names = people.exclude(username__in={*hold.approvals, *barred}).order_by("username").distinct()
     return [
         person.get_username()
-        for person in names.prefetch_related("groups")[:_MOST_CANDIDATES]
+        for person in names.prefetch_related("groups")[:_MAX_CANDIDATES]
         if deciding_groups(hold.groups, {group.name for group in person.groups.all()})
     ]
 
@@ -119,7 +119,7 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
     """Insert or renew the claim; None when somebody else holds it and `giver` is None."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _CLAIM,
+            _UPSERT_CLAIM,
             {
                 "hold": hold.id,
                 "user": person.pk,
@@ -130,7 +130,7 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
         )
         row = cursor.fetchone()
         if row and row[1]:
-            cursor.execute(_FIRST, [hold.id])
+            cursor.execute(_INSERT_CLAIM_START, [hold.id])
     if row is None:
         return None
     if row[1]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: Seconds that one call may add, and seconds that the deadline may lie ahead.
-SHORTEST: Final = 60
-LONGEST: Final = 30 * 86_400
+MIN_SECONDS: Final = 60
+MAX_SECONDS: Final = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def _check(hold: Hold, person: User, seconds: float) -> None:
         raise right.denied()
     if hold.expires_at is None:
         raise conflict(hold.id, "no_deadline", Reason("hold_without_deadline"))
-    if not SHORTEST <= seconds <= LONGEST:
-        message = f"must be between {SHORTEST} and {LONGEST}"
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        message = f"must be between {MIN_SECONDS} and {MAX_SECONDS}"
         raise ReviewInvalid([FieldError("seconds", message)])
     if hold.expires_at + timedelta(seconds=seconds) > _latest():
         message = "would put the deadline more than 30 days ahead"
@@ -97,4 +97,4 @@ def _check(hold: Hold, person: User, seconds: float) -> None:
 
 
 def _latest() -> datetime:
-    return timezone.now() + timedelta(seconds=LONGEST)
+    return timezone.now() + timedelta(seconds=MAX_SECONDS)

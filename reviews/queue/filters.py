@@ -27,7 +27,7 @@ REASONS: Final = tuple(reason.value for reason in HoldReason)
 PHASES: Final = tuple(phase.value for phase in TriggerPhase)
 #: Keys of the query string, in the order of its canonical form.
 KEYS: Final = ("q", "workflow", "phase", "reason", "risk", "group", "sort")
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 
 _HIGH = Q(reason=HoldReason.ESCALATION.value) | Q(critical=True, phase=_BEFORE)
 _MEDIUM = Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER)) & ~_HIGH
@@ -130,7 +130,9 @@ def _matches(q: str, *, decided: bool) -> Q:
 def plain_text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:
     """A parameter's text; "" with an error for what no column holds or nobody types."""
     value = (query.get(name) or "").strip()
-    if "\0" in value or len(value) > _LONGEST:
-        errors.append(FieldError(name, f"must be plain text of at most {_LONGEST} characters"))
+    if "\0" in value or len(value) > _MAX_CHARACTERS:
+        errors.append(
+            FieldError(name, f"must be plain text of at most {_MAX_CHARACTERS} characters")
+        )
         return ""
     return value

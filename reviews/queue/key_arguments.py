@@ -15,11 +15,11 @@ from workflows.permissions import capabilities
 from workflows.planning.planner import tool_schemas
 
 #: Values of one row, and the characters that a row shows of each.
-_MOST: Final = 2
-_LONGEST: Final = 48
+_MAX_ARGUMENTS: Final = 2
+_MAX_SHOWN_CHARACTERS: Final = 48
 #: A longer text is a body and tells nothing apart.
-_LONGEST_VALUE: Final = 300
-_LONGEST_TEXT: Final = 20_000
+_MAX_VALUE_CHARACTERS: Final = 300
+_MAX_PAYLOAD_CHARACTERS: Final = 20_000
 _MAX_DEPTH: Final = 3
 _MAX_CANDIDATES: Final = 60
 
@@ -30,7 +30,7 @@ _KEYS: Final = (
 )
 #: Formats of JSON Schema that do.
 _FORMATS: Final = ("uri", "uri-reference", "email", "idn-email", "hostname")
-_LAST: Final = 100
+_LOWEST_RANK: Final = 100
 
 Path = tuple[str, ...]
 
@@ -65,7 +65,7 @@ def key_arguments(hold: Hold, schema: Any) -> tuple[tuple[str, str], ...]:
         return ()
     if isinstance(hold.payload, str):
         # Cut after masking: part of a secret may not be recognized as a secret.
-        whole = hold.payload if len(hold.payload) <= _LONGEST_TEXT else ""
+        whole = hold.payload if len(hold.payload) <= _MAX_PAYLOAD_CHARACTERS else ""
         candidates: list[tuple[int, Path, Any]] = [(0, (), whole)]
     else:
         wanted = [tuple(str(each).split(".")) for each in _setting(hold)]
@@ -77,7 +77,7 @@ def key_arguments(hold: Hold, schema: Any) -> tuple[tuple[str, str], ...]:
         text = _shown(path, value, rules)
         if text:
             shown.append((path[-1] if path else "", text))
-        if len(shown) == _MOST:
+        if len(shown) == _MAX_ARGUMENTS:
             break
     return tuple(shown)
 
@@ -105,7 +105,7 @@ def _candidates(
 
 def _is_short(value: Any) -> bool:
     if isinstance(value, str):
-        return 0 < len(value) <= _LONGEST_VALUE and "\n" not in value.strip()
+        return 0 < len(value) <= _MAX_VALUE_CHARACTERS and "\n" not in value.strip()
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -120,7 +120,7 @@ def _rank(path: Path, value: Any, schema: Any, wanted: Sequence[Path]) -> int:
         return 1 + _KEYS.index(key)
     if rules.get("format") in _FORMATS:
         return 1 + len(_KEYS)
-    return _LAST + len(path)
+    return _LOWEST_RANK + len(path)
 
 
 def _shown(path: Path, value: Any, rules: Rules) -> str:
@@ -132,5 +132,5 @@ def _shown(path: Path, value: Any, rules: Rules) -> str:
     for key in path:
         # A secret can stand in a key, too; then the key has changed.
         view = view.get(key) if isinstance(view, dict) else None
-    text = "" if view is None else one_line(view, _LONGEST)
+    text = "" if view is None else one_line(view, _MAX_SHOWN_CHARACTERS)
     return "" if is_marked(str(view)) else text

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 #: Runs that one look at what changed may name.
-_MOST_RUNS = 25
+_MAX_CHANGED_RUNS = 25
 _RUN = re.compile(r"[0-9]{1,18}")
 _LABELS = {
     "me": N_("Needs me"),
@@ -78,7 +78,7 @@ class ChangedRuns:
         if not text:
             return None
         names = text.split(",")
-        if len(names) > _MOST_RUNS or not all(map(_RUN.fullmatch, names)):
+        if len(names) > _MAX_CHANGED_RUNS or not all(map(_RUN.fullmatch, names)):
             raise keyset.BadCursor
         return cls(frozenset(map(int, names)), query.get("until", ""))
 
@@ -252,7 +252,6 @@ def _row(hold: Hold, looking: list[str], schemas: Mapping[tuple[str, str], Any])
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and components_labels.is_urgent(hold),
-        "why": render_stored(hold, "why"),
         "risk": level if is_open else "low",
         "risk_word": _(_RISK_WORDS[level]) if is_open and level in _RISK_WORDS else "",
         "risk_reason": reason,

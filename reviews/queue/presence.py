@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds without a heartbeat after which a viewer has left; pages send three in that time.
 FRESH_SECONDS = 60
 
-_LOOK = """
+_UPSERT_PRESENCE = """
 WITH before AS (
     SELECT seen_at > now() - make_interval(secs => %(fresh)s) AS fresh
       FROM reviews_reviewpresence WHERE hold_id = %(hold)s AND user_id = %(user)s
@@ -38,7 +38,7 @@ def mark_viewing(*, hold_id: str, user: User) -> None:
     if hold.status != Hold.Status.OPEN:
         return
     with connection.cursor() as cursor:
-        cursor.execute(_LOOK, {"hold": hold.id, "user": user.pk, "fresh": FRESH_SECONDS})
+        cursor.execute(_UPSERT_PRESENCE, {"hold": hold.id, "user": user.pk, "fresh": FRESH_SECONDS})
         (was_here,) = cursor.fetchone()
     if not was_here:
         broadcasts.hold_activity(hold.execution_id, hold.id)

@@ -21,7 +21,6 @@ from reviews import conf
 from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
-from reviews.components.number_formatting import counted
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
@@ -99,7 +98,6 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
         "clear_url": runs_url(),
         "next_url": runs_url(q=q, status=status, cursor=page.next) if page.next else "",
         "previous_url": runs_url(q=q, status=status) if cursor else "",
-        "page_words": counted(len(page.rows), "run"),
         "starters": starters(user),
         "start_errors": False,
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
@@ -207,7 +205,7 @@ def initial_inputs(workflow: Workflow) -> dict[str, Any]:
 #: The maximum number of events on a page, newest first.
 _MAX_EVENTS = 1000
 _MAX_TASKS_WITH_DATA = 400
-_SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
+_FINISHED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 
 
 def run_context(user: User, execution: Execution) -> dict[str, Any]:
@@ -400,7 +398,7 @@ def _groups(
     hidden: HiddenRules,
 ) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
-    done = Counter(task.layer for task in tasks if task.status in _SETTLED)
+    done = Counter(task.layer for task in tasks if task.status in _FINISHED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
     return tuple(timeline(events, counts, forks, links, hidden))
 

@@ -30,7 +30,7 @@ from workflows.models import Execution, Hold
 from workflows.speculation.policy import Stopped
 
 #: Period after a hold opened in which the page polls: speculation sends no change notification.
-_LOOKS_AGAIN = timedelta(seconds=15)
+_JUST_OPENED = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def speculation_panel(execution: Execution, *, may: bool) -> SpeculationStatus |
 
 def _just_opened(execution: Execution) -> bool:
     latest = open_holds(execution).values_list("opened_at", flat=True).last()
-    return latest is not None and timezone.now() - latest < _LOOKS_AGAIN
+    return latest is not None and timezone.now() - latest < _JUST_OPENED
 
 
 def _sentence(execution: Execution, ready: int, running: int, counts: SpeculationCounts) -> str:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Model)
 
 #: Results per group.
-_SHOWN = 5
+_MAX_SHOWN = 5
 #: Roles that see the decisions of everybody, and so the names of all people.
 _SEE_PEOPLE = frozenset({ADMIN, AUDITOR, OPERATOR})
 
@@ -86,17 +86,17 @@ def search(user: User, q: str) -> tuple[Group, ...]:
 
 def _first(*rows: Iterable[M]) -> list[M]:
     """Return the first rows of several queries, each row once; one more than is shown."""
-    found = {row.pk: row for each in rows for row in islice(each, _SHOWN + 1)}
-    return list(found.values())[: _SHOWN + 1]
+    found = {row.pk: row for each in rows for row in islice(each, _MAX_SHOWN + 1)}
+    return list(found.values())[: _MAX_SHOWN + 1]
 
 
 def _group(
     key: str, heading: str, results: Iterable[Result], list_name: str = "", **query: str
 ) -> Group:
     found = tuple(results)
-    has_list = list_name and len(found) > _SHOWN
+    has_list = list_name and len(found) > _MAX_SHOWN
     url = f"{reverse(list_name)}?{urlencode(query)}" if has_list else ""
-    return Group(key, heading, found[:_SHOWN], url)
+    return Group(key, heading, found[:_MAX_SHOWN], url)
 
 
 def _each_word(q: str, *columns: str) -> Q:

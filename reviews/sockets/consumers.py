@@ -59,7 +59,7 @@ INBOUND = Limits(max_bytes=4096, depth=4)
 #: Maximum number of received messages in ten seconds; one more closes the socket.
 INBOUND_RATE = 50
 TOO_BIG, BROKEN, TRY_AGAIN = 1009, 1011, 1013
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -282,7 +282,7 @@ def unread_state(who: Credentials) -> tuple[int, int]:
 
 
 def _is_seq(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BIGINT
 
 
 def presence_event(message: HoldActivity) -> dict[str, Any]:

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.django_db
 
 LISTS = {**requests.QUEUE, **requests.PENDING, **requests.HISTORY, **requests.RUNS}
 #: Queries of one request; a page asks for its tabs, its rows, their claims and its filters.
-MOST_QUERIES = 20
+MAX_QUERIES = 20
 #: Pages of 8 kB that a request may touch; see docs/benchmarks.md for the milliseconds.
-MOST_PAGES = 16_000
+MAX_PAGES = 16_000
 
 
 def ask(filled: Filled, name: str, url: str) -> Asked:
@@ -57,8 +57,8 @@ def test_no_list_goes_through_a_big_table(filled: Filled, what: str) -> None:
         worst = asked.worst()
         assert not asked.scanned, f"{name}: {sorted(asked.scanned)}\n{worst.sql}\n{worst.plan}"
         assert not asked.whole, f"{name}: {sorted(asked.whole)}\n{worst.sql}\n{worst.plan}"
-        assert len(asked.queries) <= MOST_QUERIES
-        assert asked.buffers <= MOST_PAGES or name in requests.SEE_LITTLE, worst
+        assert len(asked.queries) <= MAX_QUERIES
+        assert asked.buffers <= MAX_PAGES or name in requests.SEE_LITTLE, worst
 
 
 @pytest.mark.parametrize("what", LISTS)

@@ -47,7 +47,7 @@ _KINDS = (
     "modify_args",
     "update_state",
 )
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 
 
 class CommandSerializer(PlainSerializer):
@@ -57,7 +57,7 @@ class CommandSerializer(PlainSerializer):
     version = serializers.IntegerField(
         required=False,
         min_value=0,
-        max_value=_LARGEST,
+        max_value=_MAX_BIGINT,
         help_text="The version that the caller has read.",
     )
     reason = serializers.CharField(required=False, help_text="continue, abort, skip_layer")
@@ -178,7 +178,7 @@ def _version(body: dict[str, Any], request: Request) -> int | None:
     version = body.get("version")
     if version is None:
         return if_match_version(request)
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _LARGEST:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _MAX_BIGINT:
         raise InvalidRequest(
             (
                 Problem(

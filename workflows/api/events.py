@@ -28,7 +28,7 @@ from .parsers import query_params
 from .permission_classes import HasRole, HasScope, caller, token_of
 from .serializers import PlainSerializer
 
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 _MAX_LIMIT = 500
 #: Retry-After for a client that has too many open streams.
 _RETRY_SECONDS = 5
@@ -46,7 +46,7 @@ class AfterSerializer(PlainSerializer):
     """Position and page size."""
 
     after = serializers.IntegerField(
-        min_value=0, max_value=_LARGEST, default=0, help_text="Events with a greater `seq`."
+        min_value=0, max_value=_MAX_BIGINT, default=0, help_text="Events with a greater `seq`."
     )
     limit = serializers.IntegerField(min_value=1, max_value=_MAX_LIMIT, default=_MAX_LIMIT)
 

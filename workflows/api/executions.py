@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _DIGITS = re.compile(r"[0-9]{1,19}")
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 
 
 def parse_id(text: str) -> int:
     """Parse an id from a path or a body; raise Http404 for text that is no id."""
-    if not _DIGITS.fullmatch(text) or int(text) > _LARGEST:
+    if not _DIGITS.fullmatch(text) or int(text) > _MAX_BIGINT:
         raise Http404
     return int(text)
 

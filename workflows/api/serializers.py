@@ -42,14 +42,14 @@ class StrictSerializer(PlainSerializer):
 
 #: Pattern of ids in responses; a request may also send a number.
 ID_PATTERN = "^[0-9]{1,19}$"
-_LARGEST_ID = 2**63 - 1
+_MAX_ID = 2**63 - 1
 
 
 @extend_schema_field(
     {
         "oneOf": [
             {"type": "string", "pattern": ID_PATTERN},
-            {"type": "integer", "minimum": 1, "maximum": _LARGEST_ID},
+            {"type": "integer", "minimum": 1, "maximum": _MAX_ID},
         ]
     }
 )
@@ -60,7 +60,7 @@ class RequestIdField(IdField):
 
     def to_internal_value(self, data: Any) -> int:
         text = str(data) if isinstance(data, (int, str)) and not isinstance(data, bool) else ""
-        if not re.fullmatch(ID_PATTERN, text) or not 1 <= int(text) <= _LARGEST_ID:
+        if not re.fullmatch(ID_PATTERN, text) or not 1 <= int(text) <= _MAX_ID:
             self.fail("invalid")
         return int(text)
 

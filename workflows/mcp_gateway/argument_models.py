@@ -11,7 +11,7 @@ from workflows.engine.state import GrantScope
 
 from .waiting import MAX_WAIT_SECONDS
 
-_LARGEST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 MAX_OUTPUT_CHARS = 1_000_000
 
 
@@ -31,7 +31,7 @@ Version = Annotated[
     Field(
         strict=True,
         ge=0,
-        le=_LARGEST,
+        le=_MAX_BIGINT,
         description="The version of the response that you read. If the run has changed since, "
         "the call has no effect and returns an error.",
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviews.decisions.pages import LONGEST, pretty
+from reviews.decisions.pages import MAX_SHOWN_CHARACTERS, pretty
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.decisions.test_pages import browser, form_of, page_of, post
@@ -43,9 +43,10 @@ def test_the_last_part_enables_approval(hold: Hold, reviewer: User) -> None:
     first = client.get(page_of(hold)).content.decode()
     assert OFF in first
     assert "Show the next 50,014 characters" in first
+    assert "It has 450,014 characters; the first 400,000 are shown here." in first
     fields = form_of(first)
-    assert fields["read"] == str(LONGEST)
-    assert shown(first) == pretty(hold.payload)[:LONGEST]
+    assert fields["read"] == str(MAX_SHOWN_CHARACTERS)
+    assert shown(first) == pretty(hold.payload)[:MAX_SHOWN_CHARACTERS]
     whole = client.post(page_of(hold), {**fields, "comment": "so far so good", "more": "yes"})
     text = whole.content.decode()
     assert whole.status_code == 200
@@ -60,7 +61,7 @@ def test_the_last_part_enables_approval(hold: Hold, reviewer: User) -> None:
     assert (record.decision, record.is_edited) == ("APPROVE", False)
 
 
-@pytest.mark.parametrize("read", ["x", str(LONGEST + 1), "9" * 30])
+@pytest.mark.parametrize("read", ["x", str(MAX_SHOWN_CHARACTERS + 1), "9" * 30])
 def test_a_partly_shown_payload_is_not_approved(hold: Hold, reviewer: User, read: str) -> None:
     answer = post(browser(reviewer), hold, read=read, decision="APPROVE")
     assert answer.status_code == 422
