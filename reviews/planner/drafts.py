@@ -34,6 +34,7 @@ class Draft:
     intent: str = ""
     title: str = ""
     workflow: str = ""
+    seen: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)
     inputs_text: str = ""
     plan: dict[str, Any] = field(default_factory=lambda: dict(_NOTHING))
@@ -83,6 +84,7 @@ def posted_draft(data: QueryDict) -> Draft:
         intent=_clean_text(data.get("intent", ""), MAX_INTENT),
         title=_clean_text(data.get("title", ""), 200),
         workflow=data.get("workflow", ""),
+        seen=data.get("seen", "")[:40],
         inputs=_object(data.get("inputs_text", ""), "inputs", problems, {}),
         inputs_text=_typed(data, "inputs_text"),
         policy_text=_typed(data, "policy_text"),

@@ -13,13 +13,15 @@ from reviews.components import labels
 from workflows.common import yaml_documents
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.dag import MAX_TASKS
 from workflows.engine.plan_validation import Problem
+from workflows.executions.definitions import seen_mark
 from workflows.models import Workflow
 
 from . import plan_edits
 from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
 from .fields import posted_plan
-from .plan_edits import Edited, EditRefused
+from .plan_edits import TOO_MANY, Edited, EditRefused
 
 if TYPE_CHECKING:
     from django.http import QueryDict
@@ -73,6 +75,13 @@ class EditorDraft:
         names = (*_TEXTS, *_OBJECTS)
         return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
 
+    def within_limit(self) -> EditorDraft:
+        """Return the draft, without its tasks if they are more than a plan may have."""
+        if len(self.tasks) <= MAX_TASKS:
+            return self
+        problem = Problem("plan.tasks", TOO_MANY, plan_edits.too_many_tasks())
+        return replace(self, plan={"tasks": []}).with_problem(problem)
+
     def with_problem(self, problem: Problem) -> EditorDraft:
         return replace(self, problems=(*self.problems, problem))
 
@@ -84,7 +93,7 @@ def of_workflow(workflow: Workflow) -> EditorDraft:
         name=workflow.name,
         description=workflow.description,
         workflow=str(workflow.pk),
-        seen=workflow.updated_at.isoformat(),
+        seen=seen_mark(workflow),
         plan=_plan(workflow.plan),
         policy=dict(workflow.policy or {}),
         inputs_schema=dict(workflow.inputs_schema or {}),
@@ -104,6 +113,7 @@ def of_planner(draft: Draft) -> EditorDraft:
     opened = EditorDraft() if workflow is None else of_workflow(workflow)
     return replace(
         opened,
+        seen=draft.seen or opened.seen,
         title=draft.title or opened.title or draft.intent[:200],
         description=opened.description or draft.intent,
         plan=draft.plan,
@@ -111,7 +121,7 @@ def of_planner(draft: Draft) -> EditorDraft:
         default_inputs=draft.inputs,
         warnings=draft.warnings,
         problems=draft.problems,
-    )
+    ).within_limit()
 
 
 def of_run(execution: Execution, plan: dict[str, Any], policy: dict[str, Any]) -> EditorDraft:
@@ -166,7 +176,9 @@ def _wrong_field(value: Any) -> str:
             return _("has an unknown field %(name)s") % {"name": name[:100]}
         if not isinstance(field_value, dict if name in _OBJECTS else str):
             return _("has a wrong value for %(name)s") % {"name": name}
-    return "" if _has_tasks(value["plan"]) else _("has a plan without a list of tasks")
+    if not _has_tasks(value["plan"]):
+        return _("has a plan without a list of tasks")
+    return plan_edits.too_many_tasks() if len(value["plan"]["tasks"]) > MAX_TASKS else ""
 
 
 # --- the posted form ------------------------------------------------------------------------------
@@ -174,7 +186,7 @@ def _wrong_field(value: Any) -> str:
 
 def posted(data: QueryDict) -> EditorDraft:
     """Return the draft that the page sent, with its fields applied."""
-    draft = _kept(data.get("draft", ""))
+    draft = _kept(data.get("draft", "")).within_limit()
     number = parse_natural_number(data.get("selected", ""))
     selected = -1 if number is None or number >= len(draft.tasks) else number
     draft = replace(draft, selected=selected, **_texts(data))

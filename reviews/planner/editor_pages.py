@@ -21,12 +21,14 @@ from reviews.components.plan_diff import short
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.permissions import NAMED
 from workflows.engine.plan_validation import Problem
+from workflows.executions.definitions import WorkflowChanged
 from workflows.models import Workflow
 
 from .drafts import pretty, schemas_of
 from .editor_draft import EditorDraft
 from .fields import asked_inputs, number_text
-from .pages import is_about, may_save, policy_switches, target_of, task_context, tool_url
+from .pages import conflict_context, is_about, policy_switches, target_of, task_context, tool_url
+from .rights import may_save
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -48,7 +50,12 @@ _SLOTS = {
 }
 
 
-def editor_context(user: User, draft: EditorDraft, checked: tuple[Problem, ...]) -> dict[str, Any]:
+def editor_context(
+    user: User,
+    draft: EditorDraft,
+    checked: tuple[Problem, ...],
+    conflict: WorkflowChanged | None = None,
+) -> dict[str, Any]:
     """Return `e` of the template; `checked` are the problems found by validation."""
     problems = (*draft.problems, *(each for each in checked if each not in draft.problems))
     schemas = schemas_of(draft.plan)
@@ -60,6 +67,7 @@ def editor_context(user: User, draft: EditorDraft, checked: tuple[Problem, ...])
         "url": reverse("reviews:editor"),
         "workflow": _workflow(draft),
         "may_save": may_save(user),
+        "conflict": conflict_context(conflict) if conflict else None,
         "picture": _picture(draft, faulty),
         "tasks": tuple(_row(draft, at, faulty[at]) for at in range(len(draft.tasks))),
         "task": _task_form(draft, schemas, open_faults),

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
-from django.core.exceptions import PermissionDenied
-from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
@@ -29,8 +26,8 @@ from reviews.components.views import (
 )
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
-from workflows.executions.access import may_start, workflows_for
 from workflows.executions.definitions import (
+    WorkflowChanged,
     definition_problems,
     save_workflow,
     workflow_warnings,
@@ -44,7 +41,13 @@ from .drafts import schemas_of
 from .editor_draft import EditorDraft
 from .editor_pages import editor_context, offered_tools
 from .fields import asked_inputs
-from .pages import may_save
+from .plan_edits import TOO_MANY
+from .rights import (
+    check_may_save,
+    check_may_start,
+    workflow_or_404,
+    workflow_to_change_or_404,
+)
 from .run_plans import draft_of_run
 
 if TYPE_CHECKING:
@@ -58,12 +61,14 @@ class EditorView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Open an empty plan, or that of `?workflow=`, `?copy=` or `?run=`."""
-        _check(request)
+        check_may_start(current_user(request))
         return show_editor(request, _opened(request))
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        _check(request)
+        check_may_start(current_user(request))
         draft = editor_draft.posted(request.POST)
+        if any(each.code == TOO_MANY for each in draft.problems):
+            return show_editor(request, draft, status=422)
         action = request.POST.get("action", "")
         if action == "connect_to":
             action = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
@@ -71,6 +76,8 @@ class EditorView(LoginRequiredMixin, View):
             return self._start(request, draft)
         if action == "save":
             return self._save(request, draft)
+        if action.startswith("overwrite:"):
+            return self._save(request, replace(draft, seen=action.removeprefix("overwrite:")))
         if action == "import":
             text = request.POST.get("import_text", "").replace("\r\n", "\n")
             return show_editor(request, editor_draft.imported(draft, text))
@@ -98,13 +105,13 @@ class EditorView(LoginRequiredMixin, View):
         return show_editor(request, replace(draft, problems=problems), status=422)
 
     def _save(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
-        if not may_save(current_user(request)):
-            raise PermissionDenied(
-                _("Only admins can save workflows. You can start the plan as a run.")
-            )
+        user = current_user(request)
+        check_may_save(user)
         if not draft.problems:
             try:
-                workflow = _saved(current_user(request), draft)
+                workflow = _saved(user, draft)
+            except WorkflowChanged as conflict:
+                return show_editor(request, draft, status=422, conflict=conflict)
             except InvalidRequest as invalid:
                 draft = replace(draft, problems=invalid.problems)
             else:
@@ -113,17 +120,17 @@ class EditorView(LoginRequiredMixin, View):
         return show_editor(request, draft, status=422)
 
 
-def show_editor(request: HttpRequest, draft: EditorDraft, status: int = 200) -> HttpResponse:
+def show_editor(
+    request: HttpRequest,
+    draft: EditorDraft,
+    status: int = 200,
+    conflict: WorkflowChanged | None = None,
+) -> HttpResponse:
     """Render the editor, or only its form for htmx."""
-    context = {"e": _context(request, draft)}
+    context = {"e": _context(request, draft, conflict)}
     if is_htmx(request):
         return fragment(request, "reviews/planner/_editor.html", context, status=status)
     return page(request, "reviews/planner/editor.html", context, section="workflows", status=status)
-
-
-def _check(request: HttpRequest) -> None:
-    if not may_start(current_user(request)):
-        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
 
 
 def _go(request: HttpRequest, url: str) -> HttpResponse:
@@ -136,25 +143,20 @@ def _go(request: HttpRequest, url: str) -> HttpResponse:
 def _opened(request: HttpRequest) -> EditorDraft:
     user = current_user(request)
     if number := request.GET.get("workflow", ""):
-        if not may_save(user):
-            raise Http404
-        return editor_draft.of_workflow(_workflow(user, number))
+        return editor_draft.of_workflow(workflow_to_change_or_404(user, number))
     if number := request.GET.get("copy", ""):
-        return editor_draft.copy_of(_workflow(user, number))
+        return editor_draft.copy_of(workflow_or_404(user, number))
     if number := request.GET.get("run", ""):
         return draft_of_run(visible_execution(request, parse_natural_number(number) or 0))
     return EditorDraft()
 
 
-def _workflow(user: User, number: str) -> Workflow:
-    rows = workflows_for(user)
-    rows = rows if may_save(user) else rows.filter(enabled=True)
-    return get_object_or_404(rows, pk=parse_natural_number(number) or 0)
-
-
-def _context(request: HttpRequest, draft: EditorDraft) -> dict[str, Any]:
+def _context(
+    request: HttpRequest, draft: EditorDraft, conflict: WorkflowChanged | None = None
+) -> dict[str, Any]:
     user = current_user(request)
-    return editor_context(user, draft, _problems(user, draft) if draft.tasks else ())
+    problems = _problems(user, draft) if draft.tasks else ()
+    return editor_context(user, draft, problems, conflict)
 
 
 def _problems(user: User, draft: EditorDraft) -> tuple[Problem, ...]:
@@ -202,23 +204,20 @@ def _saved(user: User, draft: EditorDraft) -> Workflow:
             message = _("use at least one letter or digit")
             raise InvalidRequest((Problem("title", "required", message),))
         return save_workflow(actor=user, fields={"name": name, **fields}, comment=draft.comment)
-    with transaction.atomic():
-        # Compare under the lock, so that only one of two concurrent changes succeeds.
-        rows = Workflow.objects.select_for_update()
-        workflow = get_object_or_404(rows, pk=parse_natural_number(draft.workflow) or 0)
-        if workflow.updated_at.isoformat() != draft.seen:
-            message = _(
-                "another user has changed this workflow since you opened it; reload the page"
-            )
-            raise InvalidRequest((Problem("workflow", "conflict", message),))
-        return save_workflow(actor=user, fields=fields, workflow=workflow, comment=draft.comment)
+    return save_workflow(
+        actor=user,
+        fields=fields,
+        workflow=workflow_to_change_or_404(user, draft.workflow),
+        seen=draft.seen,
+        comment=draft.comment,
+    )
 
 
 @login_required
 @require_safe
 def editor_tools(request: HttpRequest) -> HttpResponse:
     """List the tools that fit `?tool_query=`, for the tool picker."""
-    _check(request)
+    check_may_start(current_user(request))
     context = {
         "tools": offered_tools(search_text(request, "tool_query")),
         "selected_name": request.GET.get("selected_name", "")[:100],

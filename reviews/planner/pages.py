@@ -40,6 +40,7 @@ from reviews.planner.drafts import (
     schemas_of,
 )
 from reviews.planner.fields import arguments_of, review_phase, values_of
+from reviews.planner.rights import may_save
 from reviews.runs.panels import floor_json
 from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
@@ -49,6 +50,7 @@ from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
 from workflows.engine.policy import LayerApproval, Policy, ReviewPolicy, TriggerPhase
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
+from workflows.executions.definitions import WorkflowChanged, seen_mark
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Execution, ExecutionEvent, Workflow
 from workflows.planning.planner import predict_next
@@ -74,12 +76,12 @@ _SIGNED = (
 )
 
 
-def may_save(user: User) -> bool:
-    """Return whether the user can save workflows: admins only, as in the REST API."""
-    return ADMIN in roles_of(user)
-
-
-def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> dict[str, Any]:
+def planner_context(
+    user: User,
+    draft: Draft,
+    checked: tuple[Problem, ...],
+    conflict: WorkflowChanged | None = None,
+) -> dict[str, Any]:
     """Return `p` of the template; `checked` are the problems found by validation."""
     missing = missing_inputs(draft)
     workflow = _workflow(draft)
@@ -104,8 +106,23 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "inputs_text": draft.inputs_text if _unreadable(draft) else _inputs(draft),
         "may_save": may_save(user),
         "workflow": workflow,
+        "conflict": conflict_context(conflict) if conflict else None,
         "floor_json": floor_json(),
         "url": reverse("reviews:planner"),
+    }
+
+
+def conflict_context(conflict: WorkflowChanged) -> dict[str, Any]:
+    """Return who saved a workflow meanwhile, when and what, and the mark of a save over it."""
+    newest = conflict.newest
+    return {
+        "at": conflict.workflow.updated_at,
+        "author": (newest.author_name if newest else "") or _("the system"),
+        "number": newest.number if newest else None,
+        "comment": newest.comment if newest else "",
+        "fields": ", ".join(conflict.fields),
+        "versions_url": reverse("reviews:workflow_versions", args=(conflict.workflow.pk,)),
+        "seen": seen_mark(conflict.workflow),
     }
 
 

@@ -15,12 +15,15 @@ from django.utils.translation import gettext as _
 from pydantic import TypeAdapter, ValidationError
 
 from graphrag.planning.plans import InvalidPlan, depends_on, fresh_id, layers
-from workflows.engine.dag import SOURCES, TaskId, is_reference, references
+from workflows.engine.dag import MAX_TASKS, SOURCES, TaskId, is_reference, references
 from workflows.engine.plan_validation import Problem
 
 from .fields import values_name, values_of
 
 _TASK_ID: TypeAdapter[str] = TypeAdapter(TaskId)
+
+#: The code of a plan with more tasks than a saved plan may have.
+TOO_MANY = "too_many_tasks"
 
 
 class EditRefused(Exception):
@@ -40,9 +43,15 @@ class Edited:
     warnings: tuple[str, ...] = ()
 
 
+def too_many_tasks() -> str:
+    return _("a plan has at most %(n)s tasks") % {"n": f"{MAX_TASKS:,}"}
+
+
 def add_task(plan: Mapping[str, Any], task: Mapping[str, Any], wanted: str) -> Edited:
     """Append `task` with a free id made from `wanted`."""
     tasks = _tasks(plan)
+    if len(tasks) >= MAX_TASKS:
+        raise EditRefused("plan.tasks", TOO_MANY, too_many_tasks())
     name = fresh_id(wanted, [str(each.get("id")) for each in tasks])
     return Edited({**plan, "tasks": [*tasks, {"id": name, **task}]}, len(tasks))
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -22,16 +20,12 @@ from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import Plan
 from workflows.engine.plan_diff import change_between
 from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.executions.access import workflows_for
 from workflows.executions.definitions import restore_version, workflow_warnings
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Workflow, WorkflowVersion
 
 from .editor_draft import exported
-from .pages import may_save
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+from .rights import check_may_save, may_save, workflow_or_404
 
 _LISTED = 200
 
@@ -41,7 +35,7 @@ _LISTED = 200
 def versions(request: HttpRequest, workflow_id: int) -> HttpResponse:
     """List the versions of a workflow, and show how `?to=` differs from `?from=`."""
     user = current_user(request)
-    workflow = _workflow(user, workflow_id)
+    workflow = workflow_or_404(user, workflow_id)
     return _show(request, workflow)
 
 
@@ -58,9 +52,8 @@ def _show(request: HttpRequest, workflow: Workflow, problems: Any = ()) -> HttpR
 def restore(request: HttpRequest, workflow_id: int, number: int) -> HttpResponse:
     """Save an older version as the newest one."""
     user = current_user(request)
-    workflow = _workflow(user, workflow_id)
-    if not may_save(user):
-        raise PermissionDenied(_("Only admins can restore versions of a workflow."))
+    workflow = workflow_or_404(user, workflow_id)
+    check_may_save(user)
     try:
         saved = restore_version(actor=user, workflow=workflow, number=number)
     except WorkflowVersion.DoesNotExist:
@@ -75,7 +68,7 @@ def restore(request: HttpRequest, workflow_id: int, number: int) -> HttpResponse
 @require_safe
 def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
     """Send the definition of a workflow as a YAML or JSON file."""
-    workflow = _workflow(current_user(request), workflow_id)
+    workflow = workflow_or_404(current_user(request), workflow_id)
     definition = exported(workflow)
     if kind == "yaml":
         text, content_type = yaml_documents.dump(definition), "application/yaml"
@@ -87,11 +80,6 @@ def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
     name = f'attachment; filename="{workflow.name}.{kind}"'
     headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
     return HttpResponse(text, content_type=f"{content_type}; charset=utf-8", headers=headers)
-
-
-def _workflow(user: User, workflow_id: int) -> Workflow:
-    rows = workflows_for(user)
-    return get_object_or_404(rows if may_save(user) else rows.filter(enabled=True), pk=workflow_id)
 
 
 # --- contexts -------------------------------------------------------------------------------------

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.text import slugify
-from django.utils.translation import gettext as _
 from django.views import View
 from django.views.decorators.http import require_safe
 
@@ -37,17 +35,21 @@ from reviews.planner.editor_draft import of_planner
 from reviews.planner.editor_views import show_editor
 from reviews.planner.pages import (
     learned_context,
-    may_save,
     planner_context,
     tool_context,
     workflow_context,
     workflows_context,
 )
+from reviews.planner.rights import check_may_save, check_may_start, workflow_to_change_or_404
 from reviews.runs.pages import starter
-from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
-from workflows.executions.definitions import save_workflow, workflow_warnings
+from workflows.executions.definitions import (
+    WorkflowChanged,
+    save_workflow,
+    seen_mark,
+    workflow_warnings,
+)
 from workflows.executions.services import run_warnings, start_execution
 from workflows.executions.validation import InvalidRequest, check_groups, check_plan, check_policy
 from workflows.models import Workflow
@@ -66,19 +68,22 @@ class PlannerView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show an empty form, or the plan of `?workflow=`."""
-        _check(request)
+        user = current_user(request)
+        check_may_start(user)
         number = request.GET.get("workflow", "")
-        draft = _of_workflow(_workflow(request, number)) if number else Draft()
+        draft = _of_workflow(workflow_to_change_or_404(user, number)) if number else Draft()
         return self._show(request, draft)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        _check(request)
+        check_may_start(current_user(request))
         draft = drafts.posted_draft(request.POST)
         action, _, about = request.POST.get("action", "").partition(":")
         if action == "start":
             return self._start(request, draft)
         if action == "save":
             return self._save(request, draft)
+        if action == "overwrite":
+            return self._save(request, replace(draft, seen=about))
         if action == "edit":
             return show_editor(request, of_planner(draft))
         if action == "suggest":
@@ -108,13 +113,13 @@ class PlannerView(LoginRequiredMixin, View):
         return self._show(request, replace(draft, problems=tuple(problems)), status=422)
 
     def _save(self, request: HttpRequest, draft: Draft) -> HttpResponse:
-        if not may_save(current_user(request)):
-            raise PermissionDenied(
-                _("Only admins can save workflows. You can start the plan as a run.")
-            )
+        user = current_user(request)
+        check_may_save(user)
         if not draft.problems:
             try:
-                workflow = _saved(request, draft)
+                workflow = _saved(user, draft)
+            except WorkflowChanged as conflict:
+                return self._show(request, draft, status=422, conflict=conflict)
             except InvalidRequest as invalid:
                 draft = replace(draft, problems=invalid.problems)
             else:
@@ -122,27 +127,20 @@ class PlannerView(LoginRequiredMixin, View):
                 return SeeOther(reverse("reviews:workflow", args=(workflow.pk,)))
         return self._show(request, draft, status=422)
 
-    def _show(self, request: HttpRequest, draft: Draft, status: int = 200) -> HttpResponse:
+    def _show(
+        self,
+        request: HttpRequest,
+        draft: Draft,
+        status: int = 200,
+        conflict: WorkflowChanged | None = None,
+    ) -> HttpResponse:
         checked = _faults(draft, current_user(request))
         kept = tuple(each for each in draft.problems if each not in checked)
         draft = replace(draft, problems=kept)
-        context = {"p": planner_context(current_user(request), draft, checked)}
+        context = {"p": planner_context(current_user(request), draft, checked, conflict)}
         return page(
             request, "reviews/planner/planner.html", context, section="workflows", status=status
         )
-
-
-def _check(request: HttpRequest) -> None:
-    if not may_start(current_user(request)):
-        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
-
-
-def _workflow(request: HttpRequest, number: str) -> Workflow:
-    """Return the workflow to edit, or raise Http404 without permission."""
-    found = Workflow.objects.filter(pk=parse_natural_number(number) or 0).first()
-    if found is None or not may_save(current_user(request)):
-        raise Http404
-    return found
 
 
 def _of_workflow(workflow: Workflow) -> Draft:
@@ -151,6 +149,7 @@ def _of_workflow(workflow: Workflow) -> Draft:
         intent=workflow.description,
         title=workflow.title,
         workflow=str(workflow.pk),
+        seen=seen_mark(workflow),
         inputs=dict(workflow.default_inputs or {}),
         plan=plan,
         policy=dict(workflow.policy or {}),
@@ -180,14 +179,14 @@ def _not_given(draft: Draft) -> list[Problem]:
     ]
 
 
-def _saved(request: HttpRequest, draft: Draft) -> Workflow:
+def _saved(user: User, draft: Draft) -> Workflow:
     title = draft.title or draft.intent[:200]
     if not title:
         raise InvalidRequest((Problem("title", "required", "enter a name for the workflow"),))
     fields = {"title": title, "plan": draft.plan, "policy": draft.policy}
     if draft.workflow:
-        workflow = _workflow(request, draft.workflow)
-        return save_workflow(actor=current_user(request), fields=fields, workflow=workflow)
+        workflow = workflow_to_change_or_404(user, draft.workflow)
+        return save_workflow(actor=user, fields=fields, workflow=workflow, seen=draft.seen)
     name = slugify(title)[:100]
     if not name:
         raise InvalidRequest((Problem("title", "required", "use at least one letter or digit"),))
@@ -198,7 +197,7 @@ def _saved(request: HttpRequest, draft: Draft) -> Workflow:
         "default_inputs": draft.inputs,
         "inputs_schema": _schema(missing),
     }
-    return save_workflow(actor=current_user(request), fields=fields)
+    return save_workflow(actor=user, fields=fields)
 
 
 def _schema(missing: dict[str, dict[str, Any]]) -> dict[str, Any]:

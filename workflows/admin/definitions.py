@@ -10,7 +10,14 @@ from django.contrib import admin, messages
 from django.http import HttpRequest
 from django.urls import reverse
 
-from workflows.executions.definitions import definition_problems, save_workflow, workflow_warnings
+from workflows.executions.definitions import (
+    WorkflowChanged,
+    definition_problems,
+    lock_unchanged,
+    save_workflow,
+    seen_mark,
+    workflow_warnings,
+)
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor
@@ -52,7 +59,7 @@ class WorkflowForm(FormBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            self.fields["seen"].initial = self.instance.updated_at.isoformat()
+            self.fields["seen"].initial = seen_mark(self.instance)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -68,10 +75,13 @@ class WorkflowForm(FormBase):
         """Reject a save that would overwrite a change made since the form was opened."""
         if not self.instance.pk:
             return
-        now = Workflow.objects.values_list("updated_at", flat=True).get(pk=self.instance.pk)
-        if seen != now.isoformat():
-            message = "Another user has changed this workflow since you opened it. Reload the page."
-            self.add_error(None, message)
+        try:
+            # The admin's view is one transaction, so the lock is kept until the save.
+            lock_unchanged(self.instance.pk, seen)
+        except WorkflowChanged as changed:
+            (problem,) = changed.problems
+            text = f"This workflow has changed: {problem.message}. Your changes are not saved yet."
+            self.add_error(None, text)
 
 
 @admin.register(Workflow)

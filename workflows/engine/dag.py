@@ -16,6 +16,9 @@ from .policy import ReviewPolicy
 #: Names that `$from` may use besides task ids.
 SOURCES = frozenset({"inputs", "context"})
 
+#: The maximum number of tasks of a plan.
+MAX_TASKS = 20_000
+
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")]
 
 
@@ -124,7 +127,7 @@ Layers = tuple[tuple[str, ...], ...]
 class Plan(_Frozen):
     """A DAG of tasks.  Immutable: a replan creates a new revision."""
 
-    tasks: tuple[TaskSpec, ...] = Field(min_length=1, max_length=20_000)
+    tasks: tuple[TaskSpec, ...] = Field(min_length=1, max_length=MAX_TASKS)
 
     @cached_property
     def by_id(self) -> dict[str, ToolTask | CodeTask | CapabilityTask]:

@@ -26,6 +26,34 @@ _JSON_FIELDS = ("plan", "policy", "inputs_schema", "default_inputs")
 VERSIONED = ("title", "description", *_JSON_FIELDS)
 
 
+class WorkflowChanged(InvalidRequest):
+    """A workflow was saved after the caller read it.
+
+    `workflow` is its row now, `newest` its newest version, and `fields` what that version changed.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        versions = list(workflow.versions.order_by("-number")[:2])
+        self.newest = versions[0] if versions else None
+        self.fields = _changed_fields(versions)
+        moment = f"{workflow.updated_at:%Y-%m-%d at %H:%M} UTC"
+        message = f"it was saved on {moment}, after you opened it"
+        if self.newest:
+            author = self.newest.author_name or "the system"
+            fields = f", which changed {', '.join(self.fields)}" if self.fields else ""
+            message = f"{message}; newest is version {self.newest.number} by {author}{fields}"
+        super().__init__((Problem("workflow", "conflict", message),))
+
+
+def _changed_fields(versions: list[WorkflowVersion]) -> tuple[str, ...]:
+    """Return the fields in which the first version differs from the second."""
+    if len(versions) < 2:
+        return ()
+    new, old = (each.definition for each in versions)
+    return tuple(name for name in VERSIONED if new.get(name) != old.get(name))
+
+
 def definition_problems(
     fields: Mapping[str, Any], *, actor: User | None = None
 ) -> tuple[Problem, ...]:
@@ -105,27 +133,47 @@ def save_workflow(
     actor: User,
     fields: Mapping[str, Any],
     workflow: Workflow | None = None,
+    seen: str | None = None,
     comment: str = "",
     restored: int | None = None,
 ) -> Workflow:
     """Create a workflow from `fields`, or change the fields of the given one.
 
     A changed definition is stored as the next version, with `comment`.  Running executions keep
-    the plan they started with.  Raises InvalidRequest with paths.
+    the plan they started with.  Raises InvalidRequest with paths, and WorkflowChanged if `seen` is
+    not the `seen_mark` of the workflow any more.
     """
     problems = definition_problems(fields, actor=actor)
     if problems:
         raise InvalidRequest(problems)
     row = workflow if workflow is not None else Workflow(created_by=actor)
-    for name, value in fields.items():
-        setattr(row, name, value)
     try:
         with transaction.atomic():
+            if workflow is not None and seen is not None:
+                row = lock_unchanged(workflow.pk, seen)
+            for name, value in fields.items():
+                setattr(row, name, value)
             row.save()
             record_version(row, author=actor, comment=comment, restored=restored)
     except IntegrityError as error:
         problem = Problem("name", "unique", f"there is a workflow {row.name!r} already")
         raise InvalidRequest((problem,)) from error
+    return row
+
+
+def seen_mark(workflow: Workflow) -> str:
+    """Return the mark of a workflow's state that forms send with a save."""
+    return workflow.updated_at.isoformat()
+
+
+def lock_unchanged(workflow_id: int, seen: str) -> Workflow:
+    """Return a workflow, locked until the transaction ends; raise WorkflowChanged.
+
+    The comparison is made under the lock, so that only one of two concurrent saves succeeds.
+    """
+    row = Workflow.objects.select_for_update().get(pk=workflow_id)
+    if seen_mark(row) != seen:
+        raise WorkflowChanged(row)
     return row
 
 

@@ -205,8 +205,31 @@ def test_a_workflow_is_changed_unless_another_change_came_first(admin: User) -> 
     assert [task["id"] for task in workflow.plan["tasks"]] == ["a", "list_directory"]
     assert workflow.inputs_schema == schema
     assert second.press("save", title="Mine").status == 422
-    assert "another user has changed this workflow" in second.html
+    assert "This workflow has changed since you opened it" in second.html
+    assert "Newest version: 2 by boss." in second.html
+    assert "It changed plan." in second.html
     assert Workflow.objects.get().title == "W"
+    # The draft is still there, and saving over the newer version is a second, explicit step.
+    over = re.search(r'value="(overwrite:[^"]+)"', second.html)
+    assert over
+    assert second.press(over[1], title="Mine").status == 204
+    assert Workflow.objects.get().title == "Mine"
+
+
+def test_a_draft_has_no_more_tasks_than_a_plan(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reviews.planner.plan_edits.MAX_TASKS", 2)
+    monkeypatch.setattr("reviews.planner.editor_draft.MAX_TASKS", 2)
+    editor = Editor(admin).press("add:builtin.echo").press("add:builtin.echo")
+    assert "a plan has at most 2 tasks" in editor.press("add:builtin.echo").html
+    assert len(editor.tasks) == 2
+    long = {"plan": {"tasks": [{"id": f"t{number}"} for number in range(3)]}}
+    assert "a plan has at most 2 tasks" in editor.press("import", import_text=json.dumps(long)).html
+    assert len(editor.tasks) == 2
+    editor.draft = json.dumps(long)
+    assert editor.press("check").status == 422
+    assert "a plan has at most 2 tasks" in editor.html
 
 
 def test_a_copy_is_another_workflow(admin: User, operator: User) -> None:

@@ -120,7 +120,10 @@ def test_a_concurrent_change_is_not_overwritten(staff, workflow) -> None:
     first = form(name="echo", title="First", seen=seen)
     assert client.post(change(workflow), first).status_code == 302
     found = errors(client.post(change(workflow), form(name="echo", title="Late", seen=seen)))
-    assert "Another user has changed this workflow" in found["__all__"][0]
+    (told,) = found["__all__"]
+    assert told.startswith("This workflow has changed: it was saved on ")
+    assert "newest is version 1 by" in told
+    assert "Your changes are not saved yet." in told
     workflow.refresh_from_db()
     assert workflow.title == "First"
 
