@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +19,8 @@ from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils.functional import Promise
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
+
+from .admin_requests import check_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,30 @@ class HoldpointAdminSite(AdminSite):
     final_catch_all_view = False
 
     def get_urls(self) -> list[URLResolver | URLPattern]:
-        """Add a page for each section."""
+        """Add a page for each section.
+
+        Django's redirect to an object's page on the site is left out: our models name that page
+        in their admin, and the redirect would look up any row of any table.
+        """
         section = path("section/<slug:key>/", self.admin_view(self.section), name="section")
-        return [section, *super().get_urls()]
+        others = [
+            each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"
+        ]
+        return [section, *others]
+
+    def admin_view(
+        self,
+        view: Callable[..., Any],
+        cacheable: bool = False,  # noqa: FBT001, FBT002 - Django's
+    ) -> Callable[..., Any]:
+        """Refuse impossible requests before any view of the admin reads them."""
+
+        @wraps(view)
+        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            check_request(request, view, kwargs)
+            return view(request, *args, **kwargs)
+
+        return super().admin_view(checked, cacheable)
 
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None

@@ -13,7 +13,7 @@ from workflows.api.problems import ROOT, plain_problem
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """400: an unknown host, or a query string that cannot be decoded."""
+    """400: an unknown host, or a query string that cannot be decoded or answered."""
     if request.path.startswith(ROOT):
         detail = "The request is malformed."
         return plain_problem(status=400, code="malformed", detail=detail)

@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy
 from reviews.models import ChatHook, NoticeKind, NoticeMessage
 from reviews.notifications.mail_and_chat_text import test_chat_payload
 from reviews.notifications.sender import SendError, post_to
-from workflows.admin.read_only import FilteredLookups
 from workflows.common.secret_encryption import encrypt
 from workflows.webhooks.addresses import url_problem
 
@@ -77,7 +76,7 @@ class ChatHookForm(HookForm):
 
 
 @admin.register(ChatHook)
-class ChatHookAdmin(FilteredLookups, HookBase):
+class ChatHookAdmin(HookBase):
     """Incoming webhooks of chats."""
 
     form = ChatHookForm

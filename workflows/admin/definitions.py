@@ -21,7 +21,6 @@ from workflows.executions.definitions import (
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor
-from .read_only import FilteredLookups
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[Workflow]
@@ -85,7 +84,7 @@ class WorkflowForm(FormBase):
 
 
 @admin.register(Workflow)
-class WorkflowAdmin(FilteredLookups, Base):
+class WorkflowAdmin(Base):
     """Workflows, from which executions are started."""
 
     form = WorkflowForm

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from workflows.models import Capability, Grant
 from workflows.planning.planner import sync_capabilities
 
-from .read_only import FilteredLookups, ReadOnly
+from .read_only import ReadOnly
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Capability]
@@ -19,7 +19,7 @@ else:
 
 
 @admin.register(Capability)
-class CapabilityAdmin(FilteredLookups, Base):
+class CapabilityAdmin(Base):
     """Capabilities: code and permissions are fixed; approval mode and `enabled` are editable."""
 
     actions = None

@@ -26,7 +26,6 @@ from workflows.planning.planner import tools_of_server
 from workflows.tools import catalogue_sync, mcp_servers
 
 from .json_fields import BoundedJSONField
-from .read_only import FilteredLookups
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[McpServer]
@@ -115,7 +114,7 @@ def _texts(value: Any) -> Any:
 
 
 @admin.register(McpServer)
-class McpServerAdmin(FilteredLookups, Base):
+class McpServerAdmin(Base):
     """Servers, and an action that synchronizes their tools."""
 
     form = McpServerForm

@@ -11,8 +11,6 @@ from django.http import HttpRequest
 from workflows.models import ApiToken
 from workflows.permissions.tokens import revoke
 
-from .read_only import FilteredLookups
-
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApiToken]
 else:
@@ -20,7 +18,7 @@ else:
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(FilteredLookups, Base):
+class ApiTokenAdmin(Base):
     """API tokens. Their secrets are not stored."""
 
     list_display = (
