@@ -1,0 +1,1 @@
+"""Approvals of actions that agents outside of this product ask for."""
