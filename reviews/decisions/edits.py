@@ -13,7 +13,7 @@ from graphrag.catalogue.tool_record import ToolRecord
 from workflows.common.schemas import FieldError, schema_errors, undeclared_keys
 from workflows.engine import plan_diff
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
-from workflows.engine.dag import CapabilityTask, ToolTask
+from workflows.engine.dag import CapabilityTask, ExternalActionTask, ToolTask
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -92,7 +92,10 @@ def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
     schemas: dict[str, Any] = dict.fromkeys(hold.pk for hold in holds)
     for hold, task in tasks.values():
         known: StoredCode | ToolRecord | None = None
-        if isinstance(task, ToolTask):
+        if isinstance(task, ExternalActionTask):
+            is_before = hold.phase == TriggerPhase.BEFORE_EXECUTION
+            schemas[hold.pk] = task.argument_schema if is_before else None
+        elif isinstance(task, ToolTask):
             known = known_tools.get(task.tool)
         elif isinstance(task, CapabilityTask):
             known = known_codes.get(task.capability)

@@ -44,7 +44,7 @@ from reviews.planner.rights import may_save
 from reviews.runs.panels import floor_json
 from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
-from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, references
+from workflows.engine.dag import AnyTask, Plan, references
 from workflows.engine.moves import is_critical
 from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
 from workflows.engine.policy import LayerApproval, Policy, ReviewPolicy, TriggerPhase
@@ -365,16 +365,16 @@ def plan_picture(plan: Plan) -> Picture:
     return layout(with_links(layers, "#task-"))
 
 
-def _node(task: ToolTask | CodeTask | CapabilityTask) -> DagTask:
+def _node(task: AnyTask) -> DagTask:
     return DagTask(task.id, "", tuple(sorted(task.needs)), short(task.target, _MAX_NOTE_LENGTH))
 
 
-def _review(task: ToolTask | CodeTask | CapabilityTask) -> ReviewPolicy | None:
+def _review(task: AnyTask) -> ReviewPolicy | None:
     review = task.human_review
     return review if review is not None and review.enabled else None
 
 
-def _workflow_task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]:
+def _workflow_task(task: AnyTask) -> dict[str, str]:
     review = _review(task)
     return {
         "id": task.id,

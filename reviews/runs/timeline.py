@@ -118,6 +118,9 @@ def entry(event: ExecutionEvent, hidden: HiddenRules = NO_HIDDEN_RULES) -> dict[
 def _masked_payload(event: ExecutionEvent, hidden: HiddenRules) -> Any:
     """Return the masked payload; edits are masked with the rules of the task's data."""
     noted = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
+    if event.kind == "task_resubmitted":
+        # The values are those of the next review, which masks them by their schema.
+        del noted["resubmitted"]
     view = masked({**noted, "edits": None} if "edits" in noted else noted, hidden.rules)
     if noted.get("edits") is None:
         return view.value
@@ -309,6 +312,25 @@ def _decided(payload: Payload, actor: str) -> _Line:
     return _Line(text % params, name, look, names_actor=True)
 
 
+def _resubmitted(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    params = {"who": actor, "name": name}
+    text = _("%(who)s submitted %(name)s again")
+    return _Line(text % params, name, "waiting", names_actor=True)
+
+
+def _reported(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    text = _("%(who)s ran %(name)s")
+    if not payload["ok"]:
+        text = _("%(who)s reported that %(name)s failed: %(error)s")
+    if payload["mismatch"]:
+        text = _("%(who)s ran %(name)s with other arguments than the approved ones")
+    look = "bad" if payload["mismatch"] or not payload["ok"] else "good"
+    params = {"who": actor, "name": name, "error": payload["error"] or _("no reason given")}
+    return _Line(text % params, name, look, names_actor=True)
+
+
 def _capability(payload: Payload, actor: str) -> _Line:
     name = payload["capability"]
     text = _("the permissions of the capability %(name)s were extended")
@@ -478,6 +500,8 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "hold_answered": _answered,
     "hold_withdrawn": _withdrawn,
     "hold_decided": _decided,
+    "task_resubmitted": _resubmitted,
+    "result_reported": _reported,
     "capability_permission_updated": _capability,
     "hold_expired": _expired,
     "hold_extended": _extended,

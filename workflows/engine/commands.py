@@ -218,6 +218,25 @@ class WithdrawAnswer(_Command):
     of: str
 
 
+class ResubmitAction(_Command):
+    """Submit an external action again; only its caller sends this, after a request for changes."""
+
+    kind: Literal["resubmit_action"] = "resubmit_action"
+    arguments: dict[str, Any] = {}
+    # Replaces the output of an action that was executed before its review.
+    output: Any = None
+
+
+class ReportResult(_Command):
+    """Report the result of an approved external action, once; also after the run has ended."""
+
+    kind: Literal["report_result"] = "report_result"
+    ok: bool
+    error: str = Field(default="", max_length=10_000)
+    # Digest of the executed arguments; "" if the caller does not state them.
+    executed_digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+
+
 class RevisePlan(_Command):
     """The planner's answer to a replan: the new plan, or an error."""
 
@@ -240,6 +259,8 @@ Internal = (
     | EscalateHold
     | SettleAnswer
     | WithdrawAnswer
+    | ResubmitAction
+    | ReportResult
     | RevisePlan
 )
 AnyCommand = Annotated[
@@ -259,6 +280,8 @@ AnyCommand = Annotated[
     | EscalateHold
     | SettleAnswer
     | WithdrawAnswer
+    | ResubmitAction
+    | ReportResult
     | RevisePlan,
     Field(discriminator="kind"),
 ]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field
 
-from .policy import ReviewPolicy
+from .policy import ReviewPolicy, TriggerPhase
 
 #: Names that `$from` may use besides task ids.
 SOURCES = frozenset({"inputs", "context"})
@@ -118,7 +118,48 @@ class CapabilityTask(_Task):
         return self.capability
 
 
-TaskSpec = Annotated[ToolTask | CodeTask | CapabilityTask, Field(discriminator="type")]
+class ExternalActionTask(_Task):
+    """An action of an outside agent, which asks for approval and executes the action itself.
+
+    `arguments` and `output` are the caller's data: a `$from` in them is no reference.  `output` is
+    the result of an action that the caller executed before it asked.
+    """
+
+    type: Literal["external_action"]
+    action: str = Field(min_length=1, max_length=200)
+    arguments: dict[str, Any] = {}
+    output: Any = None
+    description: str = Field(default="", max_length=4000)
+    argument_schema: dict[str, Any] = {}
+    risk: Literal["low", "medium", "high"] = "high"
+    # True, or the JSON pointers of the values that a reviewer may change.
+    editable: Literal[True] | tuple[str, ...] = True
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self.arguments
+
+    @property
+    def target(self) -> str:
+        return self.action
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the caller executed the action before it asked."""
+        review = self.human_review
+        return review is not None and review.trigger_phase is TriggerPhase.AFTER_EXECUTION
+
+    def result(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the output of the task: what the caller goes on with."""
+        return self.output if self.is_executed else {"arguments": dict(arguments)}
+
+
+AnyTask = ToolTask | CodeTask | CapabilityTask | ExternalActionTask
+TaskSpec = Annotated[AnyTask, Field(discriminator="type")]
 
 
 Layers = tuple[tuple[str, ...], ...]
@@ -130,7 +171,7 @@ class Plan(_Frozen):
     tasks: tuple[TaskSpec, ...] = Field(min_length=1, max_length=MAX_TASKS)
 
     @cached_property
-    def by_id(self) -> dict[str, ToolTask | CodeTask | CapabilityTask]:
+    def by_id(self) -> dict[str, AnyTask]:
         return {task.id: task for task in self.tasks}
 
     @cached_property
@@ -181,7 +222,7 @@ class Revision:
         done = {task_id for layer in kept for task_id in layer}
         return Revision(number=self.number + 1, plan=plan, layers=kept + plan.layers(done))
 
-    def tasks(self, layer: int) -> tuple[ToolTask | CodeTask | CapabilityTask, ...]:
+    def tasks(self, layer: int) -> tuple[AnyTask, ...]:
         return tuple(self.plan.by_id[task_id] for task_id in self.layers[layer])
 
 
@@ -199,7 +240,7 @@ def references(value: Any) -> Iterator[str]:
             stack.extend(item)
 
 
-def reads_context(task: ToolTask | CodeTask | CapabilityTask) -> bool:
+def reads_context(task: AnyTask) -> bool:
     """Return whether the task's inputs or its `when` condition read the execution's context."""
     return "context" in references(task.values) or "context" in (task.when or "")
 

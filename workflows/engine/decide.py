@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from . import commands as cmd
 from . import events as ev
-from .dag import CapabilityTask, Plan, reads_context
+from .bounded_json import digest
+from .dag import CapabilityTask, ExternalActionTask, Plan, reads_context
 from .decision_context import DecisionContext, Refused
 from .permissions import PermissionSet
 from .plan_diff import change_between
 from .plan_validation import Problem
-from .policy import TriggerPhase
+from .policy import ReviewPolicy, TriggerPhase
 from .reasons import Reason, reason_fields
 from .replanning import (
     accept_proposal,
@@ -23,8 +24,8 @@ from .replanning import (
     propose,
     revise,
 )
-from .required_reviews import gates_of_layer, with_values
-from .state import ExecutionState, Hold, HoldAnswer, HoldReason
+from .required_reviews import gates_of_layer, takes_changes, with_values
+from .state import ExecutionState, Hold, HoldAnswer, HoldReason, TaskState
 from .status import ExecutionStatus
 
 __all__ = ["DecisionContext", "Refused", "check_replan", "decide"]
@@ -36,7 +37,7 @@ def decide(state: ExecutionState, command: object, ctx: DecisionContext) -> tupl
     Raises:
         Refused: the command does not apply in this state.
     """
-    if state.status.is_final:
+    if state.status.is_final and not isinstance(command, cmd.ReportResult):
         raise Refused("final", Reason("run_has_ended", {"status": state.status.value}))
     return tuple(_decide(command, state, ctx))
 
@@ -182,6 +183,8 @@ def _changes_requested(
     if not command.feedback.strip():
         raise Refused("no_feedback", Reason("feedback_missing"))
     decided = _decided(state, hold, ctx, decision="REQUEST_CHANGES", comment=command.feedback)
+    if isinstance(ctx.revision.plan.by_id[hold.task_id or ""], ExternalActionTask):
+        return [decided.model_copy(update={"waits_for_caller": True})]
     content = f"Changes requested for {hold.task_id}: {command.feedback}"
     return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor)]
 
@@ -192,9 +195,9 @@ def changes_problem(
     """Return why changes cannot be requested at this hold, as a code and a reason, or None."""
     task = ctx.revision.plan.by_id.get(hold.task_id or "")
     review = task.human_review if task else None
-    if hold.phase is not TriggerPhase.AFTER_EXECUTION or review is None or hold.task_id is None:
+    if hold.phase is None or task is None or review is None or not takes_changes(task):
         return "no_changes", Reason("changes_of_output_only")
-    known = state.tasks.get(hold.task_id)
+    known = state.tasks.get(task.id)
     asked = len(known.feedback) if known else 0
     if asked >= review.max_change_requests:
         if asked == 1:
@@ -394,6 +397,54 @@ def _aborts(hold: Hold) -> bool:
     if hold.reason is HoldReason.NODE_REVIEW:
         return hold.on_reject == "abort"
     return hold.reason not in (HoldReason.ESCALATION, HoldReason.REPLAN_REVIEW)
+
+
+# --- external actions ---------------------------------------------------------------------------
+
+
+@_decide.register
+def _(
+    command: cmd.ResubmitAction, state: ExecutionState, ctx: DecisionContext
+) -> Iterable[ev.Event]:
+    task = _external_action(ctx)
+    if not state.tasks.get(task.id, TaskState()).waits_for_caller:
+        raise Refused("not_waiting", Reason("no_changes_requested"))
+    arguments = {"arguments": command.arguments}
+    values = {"output": command.output} if task.is_executed else arguments
+    return [ev.TaskResubmitted(task_id=task.id, resubmitted=values)]
+
+
+@_decide.register
+def _(command: cmd.ReportResult, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
+    task = _external_action(ctx)
+    finished = ctx.finished_tasks([task.id]).get(task.id)
+    if state.status is not ExecutionStatus.COMPLETED or finished is None:
+        raise Refused("not_approved", Reason("action_not_approved"))
+    if state.result_reported:
+        raise Refused("reported", Reason("result_is_reported"))
+    executed = command.executed_digest
+    review = task.human_review or ReviewPolicy()
+    reported = ev.ResultReported(
+        task_id=task.id,
+        phase=review.trigger_phase,
+        ok=command.ok,
+        error=command.error,
+        mismatch=bool(executed) and executed != digest(finished.inputs),
+        executed_digest=executed,
+    )
+    return [reported]
+
+
+def _external_action(ctx: DecisionContext) -> ExternalActionTask:
+    """Return the external action of the run, which is its only task.
+
+    Raises:
+        Refused: the run has none.
+    """
+    task = ctx.revision.plan.tasks[0]
+    if not isinstance(task, ExternalActionTask):
+        raise Refused("no_action", Reason("no_external_action"))
+    return task
 
 
 # --- time ---------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal,
 
 StoredElsewhere = Field(default=None, exclude=True)
 #: Fields that are stored only to rebuild the state; pages and webhooks do not show them.
-STATE_ONLY: Final = frozenset({"start", "shown", "answer", "proposal"})
+STATE_ONLY: Final = frozenset({"start", "shown", "answer", "proposal", "resubmitted"})
 #: The decision on a hold.
 Verdict = Literal["APPROVE", "REJECT", "REQUEST_CHANGES"]
 
@@ -223,6 +223,8 @@ class HoldDecided(_Event):
     # The decision was recorded earlier as HoldAnswered; its undo period has ended.
     answered: bool = False
     is_leaf: bool = False
+    # The task is an external action: its caller submits it again.
+    waits_for_caller: bool = False
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     grant: dict[str, Any] | None = None
     grant_scope: GrantScope | None = None
@@ -230,6 +232,34 @@ class HoldDecided(_Event):
     operation: str = ""
     resource: str = ""
     edits: Any = None
+
+
+class TaskResubmitted(_Event):
+    """The caller of an external action submitted it again, after changes were requested.
+
+    `resubmitted` has the new `arguments` or the new `output`.
+    """
+
+    kind: Literal["task_resubmitted"] = "task_resubmitted"
+    task_id: str
+    resubmitted: dict[str, Any]
+
+
+class ResultReported(_Event):
+    """The caller of an approved external action reported what it executed.
+
+    `mismatch` says that the executed arguments are not the approved ones.  `executed_digest` is ""
+    if the caller did not state the arguments.
+    """
+
+    kind: Literal["result_reported"] = "result_reported"
+    task_id: str
+    phase: TriggerPhase
+    ok: bool
+    error: str = ""
+    mismatch: bool = False
+    attempt: int = 1
+    executed_digest: str = Field(default="", exclude=True)
 
 
 class CapabilityPermissionUpdated(_Event):
@@ -430,6 +460,8 @@ Event = Annotated[
     | HoldAnswered
     | HoldWithdrawn
     | HoldDecided
+    | TaskResubmitted
+    | ResultReported
     | CapabilityPermissionUpdated
     | HoldExpired
     | HoldExtended

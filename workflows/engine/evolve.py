@@ -218,7 +218,21 @@ def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> Ex
         feedback=(*task.feedback, event.comment),
         sent_back_by=event.hold_id,
         sent_back_at=task.attempt,
+        waits_for_caller=event.waits_for_caller,
     )
+
+
+@_apply.register
+def _(event: ev.TaskResubmitted, state: ExecutionState) -> ExecutionState:
+    # Edits of an earlier round do not apply to the new values.
+    return state.with_task(
+        event.task_id, waits_for_caller=False, resubmitted=event.resubmitted, edits=None
+    )
+
+
+@_apply.register
+def _(event: ev.ResultReported, state: ExecutionState) -> ExecutionState:
+    return replace(state, result_reported=True)
 
 
 def _escalation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:

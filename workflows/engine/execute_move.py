@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from . import events as ev
 from .bounded_json import digest
 from .commands import MAX_MESSAGE_LENGTH, Abort, AddMessage, Replan, shortened
+from .dag import ExternalActionTask
 from .decide import DecisionContext, Refused, decide
 from .handle_command import handle_command
 from .hold_opening import hold_opened
@@ -44,7 +45,7 @@ from .review_rules import skipped_reviews
 from .state import HoldReason, SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_reason
-from .task_inputs import Spec, skip_reason, task_inputs
+from .task_inputs import Spec, as_submitted, skip_reason, task_inputs
 
 #: An answer may repeat the question, which holds all results of a layer.  Its messages are cut to
 #: `MAX_MESSAGE_LENGTH` characters together, of which each takes at most six bytes as JSON.
@@ -221,9 +222,12 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     key = f"{run.execution_id}:{task_id}:{attempt}"
     ceiling = run.policy.permission_ceiling
     speculates = run.policy.speculation.enabled
-    is_reviewed = _is_reviewed(task, TriggerPhase.BEFORE_EXECUTION)
+    # The caller of an external action reports later what it executed.
+    is_reviewed = _is_reviewed(task, TriggerPhase.BEFORE_EXECUTION) and not isinstance(
+        task, ExternalActionTask
+    )
     return TaskCall(
-        task,
+        as_submitted(task, state),
         inputs,
         attempt,
         key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .dag import CapabilityTask, CodeTask, references
+from .dag import CapabilityTask, CodeTask, ExternalActionTask, references
 from .events import HoldOpened
 from .moves import Gate, is_critical
 from .plan_diff import load_change, payload_of_change
@@ -14,6 +14,7 @@ from .ports import Ports, Run
 from .reasons import Reason, reason_fields
 from .reminder_schedule import schedule
 from .replanning import requirement_reason
+from .required_reviews import takes_changes
 from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
 from .task_errors import attempt_reason
@@ -66,7 +67,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "layer": run.state.layer,
             "critical": is_critical(task),
             **_timers(run, review, review.seconds_to_deadline),
-            **_review_round(known, review, gate),
+            **_review_round(known, review, task),
         },
     )
 
@@ -74,14 +75,22 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
 def _review_reason(run: Run, gate: Gate) -> Reason:
     """Return why a review opens, with what the review rules say about it."""
     is_before = gate.phase is TriggerPhase.BEFORE_EXECUTION
-    review = Reason("review_before" if is_before else "review_after", {"task": gate.task_id or ""})
+    task = run.revision.plan.by_id[gate.task_id or ""]
+    if isinstance(task, ExternalActionTask):
+        code = "action_before" if is_before else "action_after"
+        review = Reason(code, {"action": task.action})
+    else:
+        code = "review_before" if is_before else "review_after"
+        review = Reason(code, {"task": task.id})
     rule = evaluate_gate(run, gate).reason
     return review if rule is None else Reason("review_with_rule", {"review": review, "rule": rule})
 
 
 def _inputs_may_change(task: Spec, gate: Gate) -> bool:
     """Return whether commands could change the task's inputs while the hold is open."""
-    return gate.phase is TriggerPhase.BEFORE_EXECUTION and "context" in references(task.values)
+    is_before = gate.phase is TriggerPhase.BEFORE_EXECUTION
+    is_external = isinstance(task, ExternalActionTask)
+    return is_before and not is_external and "context" in references(task.values)
 
 
 def _timers(
@@ -91,14 +100,14 @@ def _timers(
     return schedule(*run.policy.timers_of(own), timeout)
 
 
-def _review_round(task: TaskState, review: ReviewPolicy, gate: Gate) -> dict[str, Any]:
+def _review_round(state: TaskState, review: ReviewPolicy, task: Spec) -> dict[str, Any]:
     """Return the review round, the previous hold and how many change requests remain."""
-    if gate.phase is not TriggerPhase.AFTER_EXECUTION:
+    if not takes_changes(task):
         return {}
-    asked = len(task.feedback)
+    asked = len(state.feedback)
     return {
         "round": asked + 1,
-        "previous_id": task.sent_back_by or None,
+        "previous_id": state.sent_back_by or None,
         "changes_left": max(0, review.max_change_requests - asked),
     }
 

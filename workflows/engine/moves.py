@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .dag import Revision, ToolTask
+from .dag import ExternalActionTask, Revision, ToolTask
 from .permissions import NAMED
 from .policy import Policy, TriggerPhase
 from .state import ExecutionState, HoldReason, Stage, TaskState
@@ -107,7 +107,13 @@ def next_move(
     return _at_boundary(state, revision, policy)
 
 
+#: A run that waits for its caller is not claimed for this long; a command ends the rest.
+_CALLER_SECONDS = 86_400.0
+
+
 def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move:
+    if any(task.waits_for_caller for task in state.tasks.values()):
+        return Rest(until=now + _CALLER_SECONDS)
     by_id = revision.plan.by_id
     gates = tuple(
         gate for task_id, task in state.tasks.items() if (gate := _gate(by_id[task_id], task))
@@ -201,8 +207,10 @@ def is_critical(task: object) -> bool:
     """Return whether a task's permission set goes beyond reading.
 
     A tool has the set that the catalogue assigned when the plan was validated; an unknown set
-    counts as critical.
+    counts as critical.  An external action is critical if its risk is high.
     """
+    if isinstance(task, ExternalActionTask):
+        return task.risk == "high"
     name = getattr(task, "permission_set", None)
     if name is None:
         return isinstance(task, ToolTask)

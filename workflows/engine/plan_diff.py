@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from .dag import CapabilityTask, CodeTask, Plan, TaskSpec, ToolTask
+from .dag import AnyTask, Plan, TaskSpec
 
-Spec = ToolTask | CodeTask | CapabilityTask
+Spec = AnyTask
 
 
 class Drop(BaseModel):

@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 from pydantic import ValidationError
 
-from .dag import SOURCES, CapabilityTask, CodeTask, Plan, ToolTask, is_reference
+from .dag import SOURCES, AnyTask, ExternalActionTask, Plan, ToolTask, is_reference
 from .dataflow import expression_error
 
 
@@ -46,6 +46,12 @@ def parse_plan(data: Any) -> Plan:
     return plan
 
 
+def external_action_problem(path: str) -> Problem:
+    """Return the problem of an external action in a plan, at `path` of the task."""
+    message = "only the approvals API makes tasks of this type"
+    return Problem(f"{path}.type", "external_action", message)
+
+
 def validation_problems(error: ValidationError, prefix: str = "") -> tuple[Problem, ...]:
     """Return pydantic's errors as problems, with paths such as `tasks[2].arguments.path`."""
     return tuple(
@@ -68,7 +74,7 @@ def _path(parts: tuple[int | str, ...], prefix: str) -> str:
 
 
 #: Types of tasks: pydantic inserts the discriminator into the path of an error.
-_TAGS = ("tool", "code_execution", "capability")
+_TAGS = ("tool", "code_execution", "capability", "external_action")
 
 
 def structure_problems(plan: Plan) -> tuple[Problem, ...]:
@@ -92,6 +98,9 @@ def _task_problems(plan: Plan) -> Iterator[Problem]:
     known = {task.id for task in plan.tasks}
     for index, task in enumerate(plan.tasks):
         path = f"tasks[{index}]"
+        if isinstance(task, ExternalActionTask):
+            yield external_action_problem(path)
+            continue
         for position, need in enumerate(task.depends_on):
             if need not in known:
                 yield Problem(
@@ -104,13 +113,11 @@ def _task_problems(plan: Plan) -> Iterator[Problem]:
         yield from _reference_problems(task, f"{path}.{_field(task)}", known)
 
 
-def _field(task: ToolTask | CodeTask | CapabilityTask) -> str:
-    return "arguments" if isinstance(task, ToolTask) else "inputs"
+def _field(task: AnyTask) -> str:
+    return "arguments" if isinstance(task, ToolTask | ExternalActionTask) else "inputs"
 
 
-def _reference_problems(
-    task: ToolTask | CodeTask | CapabilityTask, path: str, known: set[str]
-) -> Iterator[Problem]:
+def _reference_problems(task: AnyTask, path: str, known: set[str]) -> Iterator[Problem]:
     stack: list[tuple[str, Any]] = [(path, dict(task.values))]
     while stack:
         where, value = stack.pop()

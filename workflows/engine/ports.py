@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
+from .dag import AnyTask, Plan, Revision
 from .events import Event
 from .policy import Policy
 from .reasons import Reason
@@ -77,7 +77,7 @@ class FinishedTask:
 class TaskCall:
     """One task, ready to run.  `key` is stable over crashes: tools may use it for idempotency."""
 
-    task: ToolTask | CodeTask | CapabilityTask
+    task: AnyTask
     inputs: dict[str, Any]
     attempt: int
     key: str

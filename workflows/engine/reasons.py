@@ -29,6 +29,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     # Why a hold opened.
     "review_before": gettext_noop("task %(task)s asks for review before it runs"),
     "review_after": gettext_noop("task %(task)s asks for review of its output"),
+    "action_before": gettext_noop("an agent asks whether it may run %(action)s"),
+    "action_after": gettext_noop("an agent asks for review of the output of %(action)s"),
     "review_with_rule": gettext_noop("%(review)s; %(rule)s"),
     "permission_missing": gettext_noop("task %(task)s may not %(attempt)s"),
     "layer_signature": gettext_noop("policy requires approval before layer %(layer)s"),
@@ -98,6 +100,15 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "feedback_missing": gettext_noop("Say what should be changed."),
     "changes_of_output_only": gettext_noop(
         "Only the output of a task can be sent back to be changed."
+    ),
+    "no_changes_requested": gettext_noop(
+        "No changes are requested, so there is nothing to submit again."
+    ),
+    "no_external_action": gettext_noop("This run has no action of an outside agent."),
+    "action_not_approved": gettext_noop("The action is not approved, so it has no result."),
+    "result_is_reported": gettext_noop("The result of this action was reported before."),
+    "external_action_planned": gettext_noop(
+        "The plan of an approval does not change, and no other plan has an external action."
     ),
     "no_more_changes_once": gettext_noop("Changes were requested 1 time, and no more can be."),
     "no_more_changes": gettext_noop("Changes were requested %(times)s times, and no more can be."),

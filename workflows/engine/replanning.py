@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from . import events as ev
-from .dag import Plan
+from .dag import ExternalActionTask, Plan
 from .decision_context import DecisionContext, Refused
 from .plan_diff import (
     Change,
@@ -41,6 +41,8 @@ def requirement_reason(
 
 def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
     """Raise Refused unless a replan may be tried now."""
+    if any(isinstance(task, ExternalActionTask) for task in ctx.revision.plan.tasks):
+        raise Refused("external_action", Reason("external_action_planned"))
     if state.proposal is not None:
         raise Refused("replan_open", Reason("plan_change_open"))
     if state.replans >= ctx.max_replans:
@@ -152,6 +154,8 @@ def revise(
         Refused: the plan is invalid, changes tasks that have begun, or would lose a review.
     """
     old = ctx.revision
+    if any(isinstance(task, ExternalActionTask) for task in (*old.plan.tasks, *plan.tasks)):
+        raise Refused("external_action", Reason("external_action_planned"))
     problems = structure_problems(plan)
     begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
     lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]

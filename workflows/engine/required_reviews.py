@@ -13,17 +13,33 @@ from typing import Any
 
 import networkx as nx
 
-from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask, references
+from .dag import (
+    AnyTask,
+    CapabilityTask,
+    ExternalActionTask,
+    Plan,
+    Revision,
+    ToolTask,
+    references,
+)
 from .moves import approval_due, is_critical
 from .policy import Policy, ReviewPolicy, TriggerPhase
 from .reasons import Reason
 
-Spec = ToolTask | CodeTask | CapabilityTask
+Spec = AnyTask
 
 
 def is_reviewed(task: Spec) -> bool:
     """Return whether a person reviews the task, before or after it runs."""
     return task.human_review is not None and task.human_review.enabled
+
+
+def takes_changes(task: Spec) -> bool:
+    """Return whether a reviewer may request changes: of an output, or of an external action."""
+    review = task.human_review
+    if review is None or isinstance(task, ExternalActionTask):
+        return review is not None
+    return review.trigger_phase is TriggerPhase.AFTER_EXECUTION
 
 
 def gates_of_layer(revision: Revision, layer: int, policy: Policy) -> Reason | None:

@@ -82,6 +82,10 @@ class TaskState:
     # The last hold that sent the task back, and the number of the attempt that it sent back.
     sent_back_by: str = ""
     sent_back_at: int = 0
+    # An external action that was sent back rests until its caller submits it again.
+    waits_for_caller: bool = False
+    # The `arguments` or the `output` of an external action that its caller submitted again.
+    resubmitted: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,8 @@ class ExecutionState:
     agent_requested: bool = False
     proposal: Proposal | None = None
     grants: tuple[dict[str, Any], ...] = ()
+    # The caller of an external action has reported its result.
+    result_reported: bool = False
     # Id of the first execution in a chain of forks; "" if this execution is not a fork.
     origin: str = ""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .dag import CapabilityTask, CodeTask, ToolTask
+from .dag import AnyTask, ExternalActionTask
 from .dataflow import condition_holds, resolve
 from .ports import FinishedTask, Run
-from .state import ExecutionState, SkipReason
+from .state import ExecutionState, SkipReason, TaskState
 
-Spec = ToolTask | CodeTask | CapabilityTask
+Spec = AnyTask
 
 
 class RunValues(Protocol):
@@ -44,12 +44,22 @@ def inputs_from(run: RunValues, task: Spec, finished: Mapping[str, FinishedTask]
         TaskFailed: a reference cannot be resolved.
     """
     state = run.state.tasks.get(task.id)
+    if isinstance(task, ExternalActionTask):
+        submitted = as_submitted(task, state)
+        return {**submitted.values, **((state.edits if state else None) or {})}
     known = sources(finished, run)
     if state and state.feedback:
         # Each task reads only the feedback about its own output as `context.feedback`.
         known["context"] = {**run.context, "feedback": list(state.feedback)}
     resolved = resolve(dict(task.values), known)
     return {**resolved, **((state.edits if state else None) or {})}
+
+
+def as_submitted(task: Spec, state: TaskState | None) -> Spec:
+    """Return the task with the values that its caller submitted last."""
+    if state is None or state.resubmitted is None:
+        return task
+    return task.model_copy(update=state.resubmitted)
 
 
 def skip_reason(

@@ -27,7 +27,7 @@ from workflows import conf
 from workflows.common import background_loop
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import UndecryptedText
-from workflows.engine.dag import ToolTask
+from workflows.engine.dag import ExternalActionTask, ToolTask
 from workflows.engine.ports import (
     Failure,
     Heartbeat,
@@ -248,8 +248,10 @@ def _submit(
     deadline: float,
     queue: _CallQueue,
 ) -> Future[Any]:
-    effective.check()
     task = call.task
+    if isinstance(task, ExternalActionTask):
+        return _completed(task.result(call.inputs))
+    effective.check()
     if not isinstance(task, ToolTask):
         return queue.add(run_task_code, call, effective, time_limit(call), cancelled.is_set)
     tool = registry.get(task.tool)
@@ -270,6 +272,12 @@ def _submit(
     spec = server_spec(server)
     remaining = deadline - time.monotonic()
     return background_loop.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
+
+
+def _completed(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
 
 
 def server_spec(name: str) -> McpServerSpec:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from workflows.common.redaction import redact, redact_text
 from workflows.engine.bounded_json import JSON
-from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
+from workflows.engine.dag import AnyTask
 from workflows.engine.ports import Run
 
 #: 900 tokens of four characters, below the limit of 1,000 tokens for a summary.
@@ -205,7 +205,7 @@ def summarise(run: Run) -> str:
     )
 
 
-def _line(task: ToolTask | CodeTask | CapabilityTask, *, status: str = "") -> TaskLine:
+def _line(task: AnyTask, *, status: str = "") -> TaskLine:
     return TaskLine(
         id=task.id,
         tool=task.target,

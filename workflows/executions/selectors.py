@@ -23,7 +23,7 @@ from django.db.models import (
 from django.db.models.expressions import Combinable
 
 from workflows import conf
-from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
+from workflows.engine.dag import AnyTask, Revision
 from workflows.engine.decide import DecisionContext, Refused, decide
 from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
 from workflows.engine.policy import Policy
@@ -256,7 +256,7 @@ def open_holds(execution: Execution) -> QuerySet[Hold]:
     return execution.holds.filter(status=Hold.Status.OPEN).order_by("opened_seq")
 
 
-def task_spec(execution: Execution, task_id: str) -> ToolTask | CodeTask | CapabilityTask | None:
+def task_spec(execution: Execution, task_id: str) -> AnyTask | None:
     """Return a task of the present plan, or None."""
     return revision_of(execution).plan.by_id.get(task_id)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.engine import events as ev
 from workflows.engine.bounded_json import digest
-from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask
+from workflows.engine.dag import AnyTask, CapabilityTask, CodeTask, Plan
 
 from .projections import Recorded
 
@@ -35,7 +35,7 @@ SUCCESSES = """, successes AS (
 )"""
 
 
-def subject_of(task: ToolTask | CodeTask | CapabilityTask, scope: str) -> str:
+def subject_of(task: AnyTask, scope: str) -> str:
     """Return a digest of the subject of a grant.
 
     With the scope `capability` the subject is the capability with any inputs.  Otherwise it is the

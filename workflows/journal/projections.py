@@ -115,7 +115,14 @@ def _(event: ev.TaskSucceeded, item: Recorded, rows: Rows, context: dict[str, An
     _add_receipt(event, rows)
 
 
-def _add_receipt(event: ev.TaskSucceeded | ev.TaskErrored, rows: Rows) -> None:
+@_project.register
+def _(event: ev.ResultReported, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    # After an AFTER review, the receipt is that of the output (LayerClosed).
+    if event.phase is TriggerPhase.BEFORE_EXECUTION:
+        _add_receipt(event, rows)
+
+
+def _add_receipt(event: ev.TaskSucceeded | ev.TaskErrored | ev.ResultReported, rows: Rows) -> None:
     """Add the execution receipt of a task that was reviewed before it ran."""
     if event.executed_digest:
         rows.receipts.append(

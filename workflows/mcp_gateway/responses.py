@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 from workflows import conf
 from workflows.api.serializers import decision_row
 from workflows.common.redaction import mask_secrets
-from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
+from workflows.engine.dag import AnyTask, Revision
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.idempotency import json_text
 from workflows.executions.selectors import (
@@ -236,7 +236,7 @@ def _upcoming(revision: Revision, layer: int, view: _MaskedValues | None) -> lis
     return [_next(task, view) for task in revision.tasks(layer)]
 
 
-def _next(task: ToolTask | CodeTask | CapabilityTask, view: _MaskedValues | None) -> NextTask:
+def _next(task: AnyTask, view: _MaskedValues | None) -> NextTask:
     return NextTask(
         id=task.id,
         task_id=task.id,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
+from workflows.engine.dag import CapabilityTask, CodeTask, ExternalActionTask, ToolTask
 from workflows.engine.permissions import PermissionSet, admits, cap, named
 from workflows.engine.ports import TaskCall, TaskFailed
 from workflows.engine.reasons import Reason
@@ -97,7 +97,7 @@ class GrantWatch:
 def _can_be_denied(call: TaskCall) -> bool:
     """Whether the task can be denied a permission: all code, and tools that check permissions."""
     if not isinstance(call.task, ToolTask):
-        return True
+        return not isinstance(call.task, ExternalActionTask)
     tool = registry.get(call.task.tool)
     return tool is not None and tool.asks
 
@@ -207,7 +207,7 @@ def _granted(grant: Grant) -> PermissionSet:
         return NOTHING
 
 
-def _set_name(task: ToolTask | CodeTask) -> str:
+def _set_name(task: ToolTask | CodeTask | ExternalActionTask) -> str:
     """Return the name of a task's permission set, which defaults to that of its tool.
 
     An accepted plan names a set for each tool task.  For others, a tool of an MCP server gets the

@@ -7,9 +7,21 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from workflows.common.schemas import schema_errors
-from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, is_reference
+from workflows.engine.dag import (
+    CapabilityTask,
+    CodeTask,
+    ExternalActionTask,
+    Plan,
+    ToolTask,
+    is_reference,
+)
 from workflows.engine.permissions import NAMED, PermissionSet
-from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
+from workflows.engine.plan_validation import (
+    PlanInvalid,
+    Problem,
+    external_action_problem,
+    parse_plan,
+)
 from workflows.engine.policy import ReviewPolicy
 
 
@@ -122,6 +134,8 @@ def checked_task(
 
 
 def _task_problems(task: Any, path: str, known: _Known) -> list[Problem]:
+    if isinstance(task, ExternalActionTask):
+        return [external_action_problem(path)]
     problems = []
     if task.permission_set is not None and task.permission_set not in NAMED:
         message = f"must be one of {', '.join(sorted(NAMED))}"

@@ -20,6 +20,8 @@ _TYPES = {
     "speculation_hit": "speculation_hit",
     "speculation_miss": "speculation_miss",
     "capability_permission_updated": "capability.permission.updated",
+    "task_resubmitted": "task_resubmitted",
+    "result_reported": "result_reported",
     "review_spared": "review_spared",
     "hold_expired": "hil_timeout",
     "hold_extended": "hold_extended",
@@ -73,6 +75,8 @@ _PUBLIC = {
     "total_tasks": "totalTasks",
     "tasks": "tasks",
     "failed": "failed",
+    "ok": "ok",
+    "mismatch": "mismatch",
     "revision": "revision",
     "cause": "cause",
     "rule": "rule",
@@ -167,6 +171,8 @@ def _derived_fields(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict
         case "hold_answered" | "hold_decided":
             reviewer = reviewer_of(row.kind, payload, row.actor)
             return {"comment": _shortened(payload["comment"]), "reviewer": reviewer}
+        case "result_reported":
+            return {"error": _shortened(payload["error"])}
         case "hold_expired":
             return {"actionTaken": payload["on_timeout"]}
         case "agent_failed":

@@ -178,6 +178,29 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (
+        ev.TaskResubmitted(task_id="a", resubmitted={"arguments": {"secret": 1}}),
+        {"type": "task_resubmitted", "nodeId": "a"},
+    ),
+    (
+        ev.ResultReported(
+            task_id="a",
+            phase="BEFORE_EXECUTION",
+            ok=False,
+            error="declined; password=hunter2hunter2",
+            mismatch=True,
+            executed_digest="0" * 64,
+        ),
+        {
+            "type": "result_reported",
+            "nodeId": "a",
+            "triggerPhase": "BEFORE_EXECUTION",
+            "ok": False,
+            "mismatch": True,
+            "attempt": 1,
+            "error": "declined; password=[secret]",
+        },
+    ),
+    (
         ev.HoldExpired(**HOLD, on_timeout="reject"),
         {"type": "hil_timeout", **WIRE_HOLD, "onTimeout": "reject", "actionTaken": "reject"},
     ),

@@ -37,6 +37,10 @@ SAMPLES: list[ev.Event] = [
         hold_id="1-1", reason="node_review", decision="REJECT", task_id="a", comment="no"
     ),
     ev.CapabilityPermissionUpdated(capability="c", task_id="a", hold_id="1-1", granted={}),
+    ev.TaskResubmitted(task_id="a", resubmitted={"arguments": {"amount": 1}}),
+    ev.ResultReported(task_id="a", phase="BEFORE_EXECUTION", ok=True),
+    ev.ResultReported(task_id="a", phase="BEFORE_EXECUTION", ok=False, error="declined"),
+    ev.ResultReported(task_id="a", phase="BEFORE_EXECUTION", ok=True, mismatch=True),
     ev.GraphUpdateFailed(error="late"),
     ev.HoldExpired(hold_id="1-1", task_id="a", on_timeout="reject"),
     ev.HoldExtended(hold_id="1-1", task_id="a", seconds=60),
