@@ -124,7 +124,7 @@ class HoldpointAdminSite(AdminSite):
         self,
         view: Callable[..., Any],
         cacheable: bool = False,  # noqa: FBT001, FBT002 - Django's
-    ) -> Callable[..., Any]:
+    ) -> Any:
         """Refuse impossible requests before any view of the admin reads them."""
 
         @wraps(view)

@@ -35,9 +35,10 @@ else:
     Base = admin.ModelAdmin
 
 
-#: Placeholder for a stored value, which is never shown.
-STORED = "(stored)"
-_KEEPS = f'Values are encrypted and never shown again; "{STORED}" keeps the one that is stored.'
+_KEEPS = (
+    f'Values are encrypted and never shown again; "{mcp_servers.STORED}" keeps the one that is'
+    " stored. Enter values again when you change the"
+)
 _SECRETS = ("env", "headers")
 
 
@@ -57,12 +58,12 @@ class McpServerForm(FormBase):
     env = BoundedJSONField(
         required=False,
         widget=_text_area(),
-        help_text=f"Environment of the process, name to value. {_KEEPS}",
+        help_text=f"Environment of the process, name to value. {_KEEPS} command or its args.",
     )
     headers = BoundedJSONField(
         required=False,
         widget=_text_area(),
-        help_text=f"Sent with every request over HTTP. {_KEEPS}",
+        help_text=f"Sent with every request over HTTP. {_KEEPS} URL.",
     )
 
     confirmed: bool = False
@@ -74,43 +75,26 @@ class McpServerForm(FormBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._stored: dict[str, dict[str, str]] = {}
-        if self.instance.pk:
-            for name in _SECRETS:
-                self._stored[name] = dict(getattr(self.instance, name))
-                self.initial[name] = dict.fromkeys(self._stored[name], STORED)
-
-    def clean_env(self) -> Any:
-        return self._with_stored("env")
-
-    def _with_stored(self, field: str) -> Any:
-        """Return the entered values, with stored values in place of the placeholder."""
-        entered = _texts(self.cleaned_data[field])
-        stored = self._stored.get(field, {})
-        unknown = [name for name, text in entered.items() if text == STORED and name not in stored]
-        if unknown:
-            raise forms.ValidationError(f"{', '.join(unknown)} has no stored value: enter one")
-        return {name: stored[name] if text == STORED else text for name, text in entered.items()}
-
-    def clean_headers(self) -> Any:
-        return self._with_stored("headers")
+        for name in _SECRETS if self.instance.pk else ():
+            self.initial[name] = dict.fromkeys(getattr(self.instance, name), mcp_servers.STORED)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if self.errors:
             return cleaned
-        for problem in mcp_servers.server_problems(cleaned):
-            self.add_error(problem.path, problem.message)
         stored = McpServer.objects.get(pk=self.instance.pk) if self.instance.pk else None
-        if not self.confirmed and mcp_servers.needs_confirmation(cleaned, stored):
+        try:
+            fields = mcp_servers.with_stored_values(cleaned, stored)
+            problems = mcp_servers.server_problems(fields)
+        except InvalidRequest as invalid:
+            problems = invalid.problems
+        for problem in problems:
+            self.add_error(problem.path, problem.message)
+        if self.errors or self.confirmed:
+            return cleaned
+        if mcp_servers.needs_confirmation(fields, stored):
             self.add_error(None, str(mcp_servers.ConfirmationNeeded()))
         return cleaned
-
-
-def _texts(value: Any) -> Any:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise forms.ValidationError("must be an object whose values are texts")
-    return value
 
 
 @admin.register(McpServer)

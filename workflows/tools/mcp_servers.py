@@ -7,9 +7,7 @@ its fields, never with values.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
@@ -18,14 +16,13 @@ from django.db import transaction
 
 from workflows import conf
 from workflows.common.http_headers import headers_problem
-from workflows.common.outbound_http import NetworkFailed, parse_target
 from workflows.engine.plan_validation import Problem
 from workflows.executions.layer_runner import spec_of
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
-from workflows.permissions import deny_list
 
 from . import catalogue_sync
+from .mcp_client import address_problem, env_problem
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,6 +33,10 @@ _PROGRAM: Final = frozenset({"transport", "command", "args", "env", "enabled", "
 #: Keys of a server in a `mcpServers` object that are stored.
 _IMPORTED: Final = ("command", "args", "env", "url", "headers")
 _MOST_SERVERS: Final = 50
+#: Stands for a stored value, which is never shown; saving it keeps the value.
+STORED: Final = "(stored)"
+#: Stored secrets, and the fields that decide who receives them.
+_RECEIVERS: Final = {"env": ("command", "args"), "headers": ("url",)}
 
 
 class ConfirmationNeeded(Exception):
@@ -68,8 +69,13 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
         return tuple(
             Problem(name, "invalid", " ".join(texts)) for name, texts in error.message_dict.items()
         )
-    if text := headers_problem(fields["headers"]):
-        return (Problem("headers", "invalid", text),)
+    for name, text in (
+        ("env", env_problem(fields["env"])),
+        ("headers", headers_problem(fields["headers"])),
+        ("args", "a NUL cannot be passed to a program" if "\0" in "".join(args) else ""),
+    ):
+        if text:
+            return (Problem(name, "invalid", text),)
     is_stdio = fields["transport"] == McpServer.Transport.STDIO
     try:
         spec_of(row)
@@ -79,27 +85,37 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
     return (Problem("url", "invalid", text),) if text else ()
 
 
-def address_problem(url: str) -> str:
-    """Return why no MCP server may be reached at `url`; "" if one may.
+def with_stored_values(fields: Mapping[str, Any], server: McpServer | None) -> dict[str, Any]:
+    """Return all of FIELDS: the given ones, and the others as `server` has them.
 
-    The deny list holds for the name and for each address that it has now: metadata services,
-    databases, and services of this machine that the settings do not name.
+    A value STORED in `env` or `headers` becomes the stored one, which goes only to the command or
+    the address that it was entered for.
+
+    Raises InvalidRequest.
     """
-    try:
-        target = parse_target(url)
-    except NetworkFailed as error:
-        return str(error)
-    if text := deny_list.host_problem(target.host, target.port):
-        return text
-    try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except OSError:
-        return ""  # a server that cannot be resolved now says so when its tools are read
-    addresses = {ip_address(str(each[4][0]).partition("%")[0]) for each in found}
-    problems = (
-        deny_list.task_address_problem(target.host, target.port, each) for each in addresses
-    )
-    return next(filter(None, problems), "")
+    row = server or McpServer()
+    whole = {name: getattr(row, name) for name in FIELDS} | dict(fields)
+    problems = []
+    for name, receivers in _RECEIVERS.items():
+        stored, given = getattr(row, name), whole[name]
+        if not isinstance(given, dict):
+            continue  # `server_problems` says so
+        kept = [key for key, text in given.items() if name not in fields or text == STORED]
+        changed = [each for each in receivers if whole[each] != getattr(row, each)]
+        unknown = [key for key in kept if key not in stored]
+        if unknown:
+            message = f"{', '.join(unknown)} has no stored value: enter one"
+            problems.append(Problem(name, "invalid", message))
+        elif kept and changed:
+            message = (
+                f"enter {', '.join(kept)} again, or remove it: a stored value is not sent on when "
+                f"{' or '.join(changed)} changes"
+            )
+            problems.append(Problem(name, "enter_again", message))
+        whole[name] = given | {key: stored[key] for key in kept if key in stored}
+    if problems:
+        raise InvalidRequest(tuple(problems))
+    return whole
 
 
 def needs_confirmation(fields: Mapping[str, Any], server: McpServer | None) -> bool:
@@ -116,11 +132,11 @@ def save_server(
 ) -> McpServer:
     """Create a server, or change the given fields of `server`, and log the change.
 
+    Stored values are kept as `with_stored_values` says.
     `confirmed`: the actor entered a code recently, or acts with a token that may do without.
     Raises InvalidRequest or ConfirmationNeeded.
     """
-    defaults = McpServer()
-    whole = {name: getattr(server or defaults, name) for name in FIELDS} | dict(fields)
+    whole = with_stored_values(fields, server)
     if problems := server_problems(whole):
         raise InvalidRequest(problems)
     others = McpServer.objects.exclude(pk=server.pk) if server else McpServer.objects.all()
@@ -174,15 +190,21 @@ def parse_import(data: Any) -> Sequence[dict[str, Any]]:
                 if key in entry
             },
         }
-        whole = {each: getattr(McpServer(), each) for each in FIELDS} | fields
         problems += [
             Problem(f"mcpServers.{name}.{each.path}", each.code, each.message)
-            for each in server_problems(whole)
+            for each in _new_server_problems(fields)
         ]
         rows.append(fields)
     if problems:
         raise InvalidRequest(tuple(problems))
     return rows
+
+
+def _new_server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
+    try:
+        return server_problems(with_stored_values(fields, None))
+    except InvalidRequest as invalid:
+        return invalid.problems
 
 
 def import_servers(*, actor: User, data: Any, confirmed: bool) -> list[McpServer]:

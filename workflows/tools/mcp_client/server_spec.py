@@ -10,6 +10,16 @@ from urllib.parse import urlsplit
 from workflows.common.http_headers import headers_problem
 
 
+def env_problem(env: Mapping[str, str]) -> str:
+    """Return why no process can get the variables `env`; "" if one can."""
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name:
+            return f"{name!r} cannot name a variable: it is empty or has '=' or NUL"
+        if "\0" in value:
+            return f"the value of {name!r} has a NUL, which cannot be passed to a program"
+    return ""
+
+
 @dataclass(frozen=True)
 class McpServerSpec:
     """Connection parameters of one MCP server.
@@ -45,9 +55,11 @@ class McpServerSpec:
     def _check_stdio(self) -> None:
         if not self.command:
             raise ValueError(f"{self.name}: a stdio server needs a command")
-        words = (self.command, *self.args, *self.env, *self.env.values())
-        if any("\x00" in word for word in words):
+        if any("\x00" in word for word in (self.command, *self.args)):
             raise ValueError(f"{self.name}: a NUL cannot be passed to a program")
+        problem = env_problem(self.env)
+        if problem:
+            raise ValueError(f"{self.name}: {problem}")
 
     def _check_http(self) -> None:
         parts = urlsplit(self.url)

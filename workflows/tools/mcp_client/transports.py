@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,6 +16,9 @@ import httpx2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from workflows.common.outbound_http import NetworkFailed
+
+from .addresses import allowed_addresses
 from .server_spec import McpServerSpec
 from .stderr import StderrLog
 from .stream_wrappers import ReceiveStreamWrapper, SendStreamWrapper, mark_sent
@@ -56,6 +60,44 @@ def _program(spec: McpServerSpec) -> str:
     return path
 
 
+class _CheckedTransport(httpx2.AsyncBaseTransport):
+    """Connects only to addresses that were checked, and never resolves a name a second time.
+
+    Otherwise a name could lead to an allowed address when the server is saved and to a denied one
+    later. `Host` and the name in the certificate stay the name of the URL.
+    """
+
+    def __init__(self) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+        # By host and port; one for a server, forgotten when no address of it can be reached.
+        self._addresses: dict[tuple[str, int | None], tuple[str, ...]] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        name, url = request.url.host, request.url
+        place = (name, url.port)
+        if place not in self._addresses:
+            try:
+                found = await asyncio.to_thread(allowed_addresses, str(url))
+            except (NetworkFailed, OSError) as error:
+                raise httpx2.ConnectError(str(error), request=request) from error
+            self._addresses[place] = found
+        failure: httpx2.TransportError | None = None
+        for address in self._addresses[place]:
+            request.url = url.copy_with(host=address)
+            request.extensions = {**request.extensions, "sni_hostname": name}
+            try:
+                return await self._inner.handle_async_request(request)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+            finally:
+                request.url = url
+        del self._addresses[place]
+        raise failure or httpx2.ConnectError(f"{name} has no address", request=request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 class _ErrorReportingTransport(httpx2.AsyncBaseTransport):
     """Reports network errors to the SDK as JSON-RPC errors of one request.
 
@@ -64,7 +106,7 @@ class _ErrorReportingTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
+        self._inner = _CheckedTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:

@@ -12,12 +12,13 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.urls import reverse
 
-from workflows.admin.servers import STORED
+from tests.integration.workflows.api.conftest import *  # noqa: F403 - bearer
 from workflows.common.secret_encryption import UndecryptedText, decrypt
 from workflows.engine.ports import TaskFailed
 from workflows.executions.layer_runner import server_spec, spec_of
 from workflows.models import McpServer
 from workflows.tools import catalogue_sync
+from workflows.tools.mcp_servers import STORED
 
 from .test_changes import errors, server
 
@@ -65,11 +66,13 @@ def test_stored_values_are_never_shown(staff: Any, row: McpServer) -> None:
 
 def test_a_saved_form_keeps_replaces_adds_and_removes(staff: Any, row: McpServer) -> None:
     client = staff("admin")
-    kept = server(name="s", command="y", env={"KEY": STORED, "NEW": "more"}, headers={})
+    row.args = ["-m", "x"]
+    row.save()
+    kept = server(name="s2", command="x", env={"KEY": STORED, "NEW": "more"}, headers={})
     response = client.post(change_url(row), kept)
     assert response.status_code == 302, errors(response)
     row.refresh_from_db()
-    assert row.command == "y"
+    assert row.name == "s2"
     assert row.env == {"KEY": "s3cret é", "NEW": "more"}
     assert row.headers == {}
     response = client.post(change_url(row), server(name="s", env={"KEY": "an0ther"}))
@@ -131,3 +134,95 @@ def test_each_encryption_of_a_value_differs(row: McpServer) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT env->>'KEY' FROM workflows_mcpserver")
         assert decrypt(cursor.fetchone()[0]) == "s3cret é"
+
+
+# --- stored values stay with the command or the address they were entered for ---------------------
+
+WEB = {"transport": "http", "command": "", "args": "[]", "url": "https://mcp.example.com/mcp"}
+ELSEWHERE = {"url": "https://elsewhere.example.com/mcp"}
+
+
+@pytest.fixture
+def web(db: None) -> McpServer:
+    values = {**WEB, "args": []}
+    return McpServer.objects.create(name="s", **values, headers={"Authorization": "h1dden"})
+
+
+@pytest.mark.parametrize("changes", [{"command": "y"}, {"args": '["-v"]'}, {"args": "[]"}])
+def test_another_command_gets_no_stored_variable(
+    staff: Any, row: McpServer, changes: dict[str, str]
+) -> None:
+    McpServer.objects.filter(pk=row.pk).update(args=["-m", "x"], headers={})
+    client = staff("root")
+    sent = server(name="s", **{"command": "x", **changes})
+    found = errors(client.post(change_url(row), {**sent, "env": json.dumps({"KEY": STORED})}))
+    assert set(found) == {"env"}
+    assert "enter KEY again" in found["env"][0]
+    for env in ({"KEY": "typed again"}, {}):
+        McpServer.objects.filter(pk=row.pk).update(command="x", args=["-m", "x"])
+        assert client.post(change_url(row), {**sent, "env": json.dumps(env)}).status_code == 302
+        row.refresh_from_db()
+        assert row.env == env
+
+
+def test_another_address_gets_no_stored_header(staff: Any, web: McpServer) -> None:
+    client = staff("root")
+    sent = server(name="s", **WEB | ELSEWHERE, headers={"Authorization": STORED})
+    found = errors(client.post(change_url(web), sent))
+    assert set(found) == {"headers"}
+    web.refresh_from_db()
+    assert web.url == WEB["url"]
+    sent["headers"] = json.dumps({"Authorization": "typed again"})
+    assert client.post(change_url(web), sent).status_code == 302
+
+
+def test_rest_sends_no_stored_secret_elsewhere(bearer: Any, web: McpServer) -> None:
+    client = bearer("admin")
+    url = f"/api/v1/mcp-servers/{web.pk}/"
+    for body in (ELSEWHERE, {**ELSEWHERE, "headers": {"Authorization": STORED}}):
+        response = client.patch(url, body)
+        assert response.status_code == 422
+        assert [each["path"] for each in response.json()["errors"]] == ["headers"]
+    detour = client.patch(url, {"transport": "stdio", "command": "x", **ELSEWHERE})
+    assert detour.status_code == 422
+    web.refresh_from_db()
+    assert (web.url, web.headers) == (WEB["url"], {"Authorization": "h1dden"})
+    again = {**ELSEWHERE, "headers": {"Authorization": "typed again"}}
+    assert client.patch(url, again).status_code == 200
+
+
+def test_the_placeholder_is_never_stored(bearer: Any, staff: Any, web: McpServer) -> None:
+    client = bearer("admin")
+    url = f"/api/v1/mcp-servers/{web.pk}/"
+    kept = client.patch(url, {"headers": {"Authorization": STORED, "X-Team": "blue"}})
+    assert kept.status_code == 200
+    web.refresh_from_db()
+    assert web.headers == {"Authorization": "h1dden", "X-Team": "blue"}
+    made = client.post(
+        "/api/v1/mcp-servers/", {"name": "t", "command": "x", "env": {"KEY": STORED}}
+    )
+    assert made.status_code == 422
+    assert [each["path"] for each in made.json()["errors"]] == ["env"]
+    entry = {"url": WEB["url"], "headers": {"A": STORED}}
+    sent = {"json": json.dumps({"mcpServers": {"t": entry}})}
+    page = staff("root").post(reverse("admin:workflows_mcpserver_import"), sent)
+    assert page.status_code == 422
+    assert "mcpServers.t.headers: A has no stored value: enter one" in page.content.decode()
+    assert McpServer.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", ["", "A=B", "A\0B"])
+def test_names_of_variables_that_no_process_gets_are_refused(
+    bearer: Any, staff: Any, name: str
+) -> None:
+    body = {"name": "t", "command": "x", "env": {name: "1"}}
+    for kind in ({}, {"transport": "http", "url": WEB["url"]}):
+        response = bearer("admin").post("/api/v1/mcp-servers/", {**body, **kind})
+        if "\0" not in name:
+            assert {each["path"] for each in response.json()["errors"]} == {"env"}
+        assert response.status_code in (400, 422)
+    found = errors(
+        staff("root").post(reverse("admin:workflows_mcpserver_add"), server(env={name: "1"}))
+    )
+    assert set(found) == {"env"}
+    assert McpServer.objects.count() == 0

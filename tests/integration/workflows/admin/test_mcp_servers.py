@@ -134,7 +134,7 @@ def test_rest_never_shows_a_secret(bearer: Any) -> None:
     made = client.post(URL, body)
     assert made.status_code == 201, made.json()
     one = made["Location"]
-    changed = client.patch(one, {"args": ["-v"]})
+    changed = client.patch(one, {"args": ["-v"], "env": {"KEY": SECRET}})
     assert changed.json()["args"] == ["-v"]
     pages = [made, changed, client.get(URL), client.get(one), client.post(f"{one}sync/")]
     assert all(SECRET not in page.content.decode() for page in pages)

@@ -8,7 +8,7 @@ import pytest
 
 from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
-from workflows.tools.mcp_client import McpServerSpec, pool
+from workflows.tools.mcp_client import McpServerSpec, addresses, pool
 
 from .conftest import HTTPServer, until
 
@@ -90,3 +90,34 @@ def test_an_address_without_mcp_fails_with_a_reason(call: Call, web: HTTPServer)
     spec = McpServerSpec("web", "http", url=f"http://127.0.0.1:{web.port}/elsewhere")
     with pytest.raises(TaskFailed, match="HTTP 404"):
         call(spec, "add", a=1, b=1)
+
+
+def test_the_address_is_checked_again_at_the_connection(
+    web: HTTPServer, call: Call, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that led elsewhere when it was saved leads to this machine now."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "loopback_targets": []}
+    monkeypatch.setattr(addresses, "system_resolver", lambda *_: ["127.0.0.1"])
+    spec = McpServerSpec("web", "http", url=f"http://mcp.example.com:{web.port}/mcp")
+    with pytest.raises(TaskFailed, match="is a service of this machine"):
+        call(spec, "add", a=1, b=1)
+    monkeypatch.setattr(addresses, "system_resolver", lambda *_: ["8.8.8.8", "169.254.169.254"])
+    with pytest.raises(TaskFailed, match="device or metadata address"):
+        call(spec, "add", a=1, b=1)
+
+
+def test_the_connection_goes_to_the_checked_address(
+    web: HTTPServer, call: Call, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is resolved once; `Host` keeps it, and a second address is tried."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "loopback_targets": ["*"]}
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.9", "127.0.0.1"]
+
+    monkeypatch.setattr(addresses, "system_resolver", resolve)
+    spec = McpServerSpec("web", "http", url=f"http://localhost:{web.port}/mcp")
+    assert call(spec, "add", a=2, b=3) == {"sum": 5}
+    assert asked == ["localhost"]
