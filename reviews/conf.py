@@ -32,6 +32,11 @@ def page_size() -> int:
     return int(_value("page_size", 50))
 
 
+def answer_link_hours() -> int:
+    """Hours for which the link of an e-mail decides without a sign-in; 0 turns the links off."""
+    return int(_value("answer_link_hours", 0))
+
+
 def notice_poll_seconds() -> float:
     """Interval for polling the journal and the outbox while nothing happens."""
     return float(_value("notice_poll_seconds", 0.5))

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from .answer_links import views as answer_link_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
 from .decisions import views as decisions_views
@@ -53,6 +54,7 @@ urlpatterns = [
         queue_views.ExtendView.as_view(),
         name="extend",
     ),
+    path("answer/<str:token>/", answer_link_views.AnswerView.as_view(), name="answer"),
     path("search/", search_views.search_page, name="search"),
     path("runs/", runs_views.runs, name="runs"),
     path("runs/demo/", runs_views.start_demo, name="start_demo"),

@@ -98,7 +98,8 @@ class DecisionRequest:
     decision: str
     #: Version of the execution that the person saw; another present version is a conflict.
     version: int
-    #: Where the decision was made ("rest", "web", "bulk", "mcp"); stored in the record.
+    #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
+    #: e-mail), "bulk" or "mcp".
     source: str
     #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
     edits: Any = None
@@ -278,7 +279,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGE_SOURCES = ("web", "admin")
+_PAGE_SOURCES = ("web", "admin", "link")
 
 
 def reason_required(hold: Hold, source: str) -> bool:

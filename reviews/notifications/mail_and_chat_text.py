@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from reviews.answer_links import services as answer_links
 from reviews.models import NoticeMessage
 from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
@@ -28,10 +29,11 @@ MAX_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence with the URL of its review."""
+    """A sentence with the URL of its review, and a link that decides it without a sign-in."""
 
     sentence: str
     url: str
+    answer_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +58,25 @@ def message_content(message: NoticeMessage) -> MessageContent | None:
         Line(
             notice_text.sentence(item["kind"], hold, item["actor"], item["detail"]),
             notice_text.absolute_url(notice_text.review_path(hold)),
+            _answer_url(message, item["kind"], hold),
         )
-        for item, hold in items
+        for item, hold in items[:MAX_LINES]
     ]
     title = lines[0].sentence
-    if len(lines) > 1:
+    if len(items) > 1:
         title = ngettext(
             "%(count)s review waits or was decided",
             "%(count)s reviews wait or were decided",
-            len(lines),
-        ) % {"count": len(lines)}
-    return MessageContent(title, lines[:MAX_LINES], max(0, len(lines) - MAX_LINES))
+            len(items),
+        ) % {"count": len(items)}
+    return MessageContent(title, lines, len(items) - len(lines))
+
+
+def _answer_url(message: NoticeMessage, kind: str, hold: Hold) -> str:
+    if message.user is None or kind not in ACTIONABLE_KINDS:
+        return ""
+    path = answer_links.path_for(message.user, hold)
+    return notice_text.absolute_url(path) if path else ""
 
 
 def _current_items(message: NoticeMessage) -> list[tuple[Mapping[str, Any], Hold]]:
@@ -118,12 +128,19 @@ def build_email(message: NoticeMessage, content: MessageContent) -> EmailMultiAl
 
 
 def _plain(content: MessageContent, context: Mapping[str, Any]) -> str:
-    parts = [f"{visible(line.sentence)}\n{line.url}\n" for line in content.lines]
+    parts = [_plain_line(line) for line in content.lines]
     if content.more:
         parts.append(f"{context['more_label']}\n{context['queue_url']}\n")
     parts.append(_("Open the link to decide. Replies to this message are not read."))
     parts.append(f"{_('Notification settings')}: {context['preferences_url']}")
     return "\n".join(parts) + "\n"
+
+
+def _plain_line(line: Line) -> str:
+    text = f"{visible(line.sentence)}\n{line.url}\n"
+    return (
+        f"{text}{_('Decide without signing in:')} {line.answer_url}\n" if line.answer_url else text
+    )
 
 
 def chat_payload(content: MessageContent) -> bytes:
