@@ -11,6 +11,7 @@ from reviews.backtests import jobs as backtests_jobs
 from reviews.models import Backtest
 from tests.integration.reviews.backtests.test_backtests import SMALL, Past, done, past
 from tests.integration.reviews.conftest import MakeUser
+from tests.support.pages import Page, browser, open_page
 from workflows.models import RuleVersion
 from workflows.permissions.tokens import create_token
 
@@ -26,12 +27,6 @@ BAD = {"name": "x", "skip_when": "["}
 FORM = {"name": "small", "task": "a", "skip_when": "inputs.value < `10`"}
 
 
-def browser(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 def posted(client: Client, past: Past, **more: Any) -> Any:
     return client.post("/insights/backtest/", {"workflow": past.workflow.pk, **FORM, **more})
 
@@ -44,37 +39,41 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     made = Backtest.objects.get()
     assert answer.status_code == 303
     assert answer["Location"] == f"/insights/backtest/{made.pk}/"
-    waiting = client.get(answer["Location"]).content.decode()
-    assert "Waiting for a worker" in waiting
+    assert "Waiting for a worker" in open_page(past.operator, answer["Location"]).text
     backtests_jobs.advance(made.pk)
     assert client.get(f"{answer['Location']}progress/")["HX-Refresh"] == "true"
-    page = client.get(answer["Location"]).content.decode()
-    assert "These rules would have skipped 2 of 2 reviews." in page
-    assert "1 of them had been edited or rejected." in page
-    assert f'href="/history/{rejected.pk}/"' in page
+    report = client.get(answer["Location"])
+    assert (report.context["found"].spared, report.context["found"].rejected) == (2, 1)
+    page = Page(report)
+    assert "These rules would have skipped 2 of 2 reviews." in page.text
+    assert "1 of them had been edited or rejected." in page.text
+    assert f"/history/{rejected.pk}/" in page.links
     answer = client.post(f"/insights/backtest/{made.pk}/publish/", {"comment": "for a week"})
     assert answer["Location"] == f"/workflows/{past.workflow.pk}/rules/"
-    page = client.get(answer["Location"]).content.decode()
-    assert "for a week" in page
-    assert f'href="/insights/backtest/{made.pk}/"' in page
+    page = open_page(past.operator, answer["Location"])
+    assert "for a week" in page.text
+    assert f"/insights/backtest/{made.pk}/" in page.links
     assert past.run(3).status == "COMPLETED"
-    page = client.get("/history/spared/").content.decode()
-    assert "the condition of rule small v1 holds" in page
-    assert "1 review skipped by a rule" in client.get("/insights/").content.decode()
+    (skipped,) = client.get("/history/spared/").context["rows"]
+    assert skipped.quote == "the condition of rule small v1 holds"
+    assert skipped.quote in open_page(past.operator, "/history/spared/").text
+    assert "1 review skipped by a rule" in open_page(past.operator, "/insights/").text
 
 
 def test_a_draft_is_checked_and_previewed_while_it_is_edited(past: Past, auditor: User) -> None:
     past.decided({"n": 1, "password": "hunter2"})
     client = browser(auditor)
     body = {"workflow": past.workflow.pk, "skip_when": "inputs.value.n == `1`"}
-    page = client.post("/insights/backtest/check/", body).content.decode()
-    assert "skipped" in page
-    assert "was approved unchanged" in page
-    assert "hunter2" not in page
-    page = client.post("/insights/backtest/check/", {**body, "skip_when": "["}).content.decode()
-    assert "rules[0].skip_when" in page
-    page = client.post("/insights/backtest/check/", {**body, "phase": BEFORE}).content.decode()
-    assert "No past review" in page
+    check = client.post("/insights/backtest/check/", body)
+    (example,) = check.context["examples"]
+    assert (example["spared"], example["outcome"]) == (True, "approved")
+    assert "was approved unchanged" in Page(check).text
+    assert "hunter2" not in Page(check).html
+    check = client.post("/insights/backtest/check/", {**body, "skip_when": "["})
+    assert "rules[0].skip_when" in Page(check).text
+    check = client.post("/insights/backtest/check/", {**body, "phase": BEFORE})
+    assert not check.context["examples"]
+    assert "No past review" in Page(check).text
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_an_invalid_draft_is_explained_and_preserved(
 ) -> None:
     answer = posted(browser(past.operator), past, **more)
     assert answer.status_code == 422
-    assert f'<span class="mono">{said}</span>' in answer.content.decode()
+    assert said in Page(answer).texts("[role=alert] .mono")
     assert not Backtest.objects.exists()
 
 
@@ -121,8 +120,9 @@ def test_kept_rules_stay_and_a_reused_name_replaces_its_rule(past: Past) -> None
 def test_auditors_draft_and_read_but_do_not_publish(past: Past, auditor: User) -> None:
     made = done(auditor, past.workflow, SMALL)
     client = browser(auditor)
-    page = client.get(f"/insights/backtest/{made.pk}/").content.decode()
-    assert "Operators and admins can publish rules." in page
+    page = open_page(auditor, f"/insights/backtest/{made.pk}/")
+    assert "Operators and admins can publish rules." in page.text
+    assert f"/insights/backtest/{made.pk}/publish/" not in page.actions
     assert client.post(f"/insights/backtest/{made.pk}/publish/").status_code == 403
     assert (
         client.post(
@@ -152,12 +152,11 @@ def test_one_button_restores_an_older_version_and_one_removes_all_rules(past: Pa
     for sample in (0.5, 0.1):
         made = done(past.operator, past.workflow, {"name": "some", "sample": sample})
         client.post(f"/insights/backtest/{made.pk}/publish/")
-    page = client.get(rules).content.decode()
-    assert "Publish v1 again" in page
+    assert "Publish v1 again" in open_page(past.operator, rules).names("button")
     client.post(rules, {"number": "1", "seen": "2"})
     assert RuleVersion.objects.get(number=3).republished == 1
     client.post(rules, {"number": "2", "seen": "2"})
-    assert "Version 3 is active now" in client.get(rules).content.decode()
+    assert "Version 3 is active now" in Page(client.get(rules)).text
     client.post(rules, {"number": "none", "seen": "3"})
     assert RuleVersion.objects.get(number=4).rules == []
     for number, seen in (("x", "4"), ("9", "4"), ("1", "x"), ("", "")):
@@ -169,8 +168,8 @@ def test_rules_drafted_on_older_ones_are_not_published(past: Past) -> None:
     client = browser(past.operator)
     one, two = (done(past.operator, past.workflow, {**SMALL, "name": name}) for name in "ab")
     client.post(f"/insights/backtest/{one.pk}/publish/")
-    page = client.get(f"/insights/backtest/{two.pk}/").content.decode()
-    assert "Run the backtest again" in page
+    page = open_page(past.operator, f"/insights/backtest/{two.pk}/")
+    assert "Run the backtest again" in page.text
     client.post(f"/insights/backtest/{two.pk}/publish/")
     assert RuleVersion.objects.count() == 1
 

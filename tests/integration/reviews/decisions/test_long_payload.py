@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +9,8 @@ import pytest
 from reviews.decisions.pages import MAX_SHOWN_CHARACTERS, pretty
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import browser, form_of, page_of, post
+from tests.integration.reviews.pages import decision_fields, post_decision, review_path
+from tests.support.pages import Page, browser, open_page
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -19,15 +18,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-RAW = re.compile(r'<textarea [^>]*id="edits-json"[^>]*>\n(.*?)</textarea>', re.DOTALL)
-OFF = "You cannot approve yet: part of the payload is not shown."
 
-
-def shown(page: str) -> str:
+def shown(page: Page) -> str:
     """The text of the payload on a page."""
-    found = RAW.search(page)
-    assert found
-    return html.unescape(found[1])
+    return page.value("#edits-json")
 
 
 @pytest.fixture
@@ -40,22 +34,22 @@ def hold(start: Start) -> Hold:
 
 def test_the_last_part_enables_approval(hold: Hold, reviewer: User) -> None:
     client = browser(reviewer)
-    first = client.get(page_of(hold)).content.decode()
-    assert OFF in first
-    assert "Show the next 50,014 characters" in first
-    assert "It has 450,014 characters; the first 400,000 are shown here." in first
-    fields = form_of(first)
+    first = open_page(reviewer, review_path(hold))
+    assert first.answers("decision") == {"REJECT", "REQUEST_CHANGES"}
+    assert "Show the next 50,014 characters" in first.names("button")
+    assert "It has 450,014 characters; the first 400,000 are shown here." in first.text
+    fields = decision_fields(first)
     assert fields["read"] == str(MAX_SHOWN_CHARACTERS)
     assert shown(first) == pretty(hold.payload)[:MAX_SHOWN_CHARACTERS]
-    whole = client.post(page_of(hold), {**fields, "comment": "so far so good", "more": "yes"})
-    text = whole.content.decode()
+    whole = client.post(review_path(hold), {**fields, "comment": "so far so good", "more": "yes"})
+    page = Page(whole)
     assert whole.status_code == 200
-    assert OFF not in text
-    assert "so far so good" in text
-    assert shown(text) == pretty(hold.payload)
-    assert "What you had written" not in text
+    assert "APPROVE" in page.answers("decision")
+    assert decision_fields(page)["comment"] == "so far so good"
+    assert shown(page) == pretty(hold.payload)
+    assert "What you had written" not in page.names("heading")
     assert not HumanReviewRecord.objects.exists()
-    answer = client.post(page_of(hold), {**form_of(text), "decision": "APPROVE"})
+    answer = client.post(review_path(hold), {**decision_fields(page), "decision": "APPROVE"})
     assert answer.status_code == 303
     record = HumanReviewRecord.objects.get()
     assert (record.decision, record.is_edited) == ("APPROVE", False)
@@ -63,15 +57,17 @@ def test_the_last_part_enables_approval(hold: Hold, reviewer: User) -> None:
 
 @pytest.mark.parametrize("read", ["x", str(MAX_SHOWN_CHARACTERS + 1), "9" * 30])
 def test_a_partly_shown_payload_is_not_approved(hold: Hold, reviewer: User, read: str) -> None:
-    answer = post(browser(reviewer), hold, read=read, decision="APPROVE")
+    answer = post_decision(browser(reviewer), hold, read=read, decision="APPROVE")
     assert answer.status_code == 422
-    assert "Not all of it was shown" in answer.content.decode()
+    assert [each.message for each in answer.context["d"]["errors"]] == [
+        "Not all of it was shown, so it cannot be approved here."
+    ]
     assert not HumanReviewRecord.objects.exists()
 
 
 def test_viewers_read_every_part(hold: Hold, auditor: User) -> None:
     client = browser(auditor)
-    first = client.get(page_of(hold)).content.decode()
-    text = client.post(page_of(hold), {**form_of(first), "more": "yes"}).content.decode()
-    assert shown(text) == pretty(hold.payload)
-    assert "What you had written" not in text
+    first = open_page(auditor, review_path(hold))
+    page = Page(client.post(review_path(hold), {**decision_fields(first), "more": "yes"}))
+    assert shown(page) == pretty(hold.payload)
+    assert "What you had written" not in page.names("heading")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from django.test import Client
 
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.pages import decision_fields, post_decision, review_path
+from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.executions.jobs import run_to_rest
-from workflows.models import Execution, Hold, TaskAttempt, Workflow
+from workflows.models import Execution, TaskAttempt, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -21,30 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BEFORE, AFTER = "BEFORE_EXECUTION", "AFTER_EXECUTION"
-HTMX = {"HX-Request": "true"}
-
-
-def browser(user: User | None, *, csrf: bool = False) -> Client:
-    client = Client(enforce_csrf_checks=csrf)
-    if user is not None:
-        client.force_login(user)
-    return client
-
-
-def page_of(hold: Hold) -> str:
-    return f"/review/{hold.execution_id}/{hold.id}/"
-
-
-def form_of(html: str) -> dict[str, str]:
-    """The hidden fields of the decision form."""
-    form = html[html.index("data-decision-form") :]
-    pairs = re.findall(r'<input type="hidden"\s+name="(\w+)"\s+value="([^"]*)"', form)
-    return dict(pairs)
-
-
-def post(client: Client, hold: Hold, **fields: str) -> Any:
-    html = client.get(page_of(hold)).content.decode()
-    return client.post(page_of(hold), {**form_of(html), **fields})
 
 
 @pytest.fixture
@@ -90,29 +66,28 @@ def test_every_page_opens_for_every_role(
 def test_invisible_objects_are_404(paused: Execution, make_user: MakeUser) -> None:
     client = browser(make_user("stranger", "other"))
     hold = only_hold(paused)
-    for path in (page_of(hold), f"{page_of(hold)}status/", f"/runs/{paused.pk}/"):
+    for path in (review_path(hold), f"{review_path(hold)}status/", f"/runs/{paused.pk}/"):
         assert client.get(path).status_code == 404
-    assert client.post(page_of(hold), {"decision": "APPROVE"}).status_code == 404
+    assert client.post(review_path(hold), {"decision": "APPROVE"}).status_code == 404
     assert client.post(f"/runs/{paused.pk}/commands/", {"kind": "abort"}).status_code == 404
-    assert "echo" not in client.get("/review/?tab=open").content.decode().split("<main")[1]
+    queue = client.get("/review/?tab=open")
+    assert queue.context["rows"] == ()
+    assert review_path(hold) not in Page(queue).links
 
 
 def test_the_queue_describes_the_effect_of_each_review(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
-    html = browser(reviewer).get("/review/").content.decode()
-    assert "will run in “Ad-hoc run”" in html
-    assert page_of(hold) in html
-    assert 'data-waiting="1"' in html
-    beside = browser(reviewer).get(f"/review/?hold={hold.id}").content.decode()
-    assert "Inputs" in beside
-    part = (
-        browser(reviewer)
-        .get("/review/", headers={**HTMX, "HX-Target": "queue-list"})
-        .content.decode()
-    )
-    assert 'id="queue-list"' in part
-    assert 'id="queue-tabs"' in part
-    assert "<html" not in part
+    queue = browser(reviewer).get("/review/")
+    (row,) = queue.context["rows"]
+    assert "will run in “Ad-hoc run”" in row["sentence"]
+    assert queue.context["waiting_count"] == 1
+    assert review_path(hold) in Page(queue).links
+    beside = open_page(reviewer, f"/review/?hold={hold.id}")
+    assert "Inputs" in beside.names("heading")
+    part = open_page(reviewer, "/review/", **HTMX, **{"HX-Target": "queue-list"})
+    assert not part.is_whole
+    assert part.names("navigation") == ["Which reviews"]
+    assert review_path(hold) in part.links
 
 
 @pytest.mark.parametrize("query", ["cursor=x", "cursor=WzFd", "cursor=W251bGwsMV0"])
@@ -121,45 +96,48 @@ def test_a_forged_cursor_is_404(reviewer: User, query: str) -> None:
 
 
 def test_the_decision_page_shows_the_whole_hold(paused: Execution, reviewer: User) -> None:
-    html = browser(reviewer).get(page_of(only_hold(paused))).content.decode()
+    path = review_path(only_hold(paused))
+    page = open_page(reviewer, path)
     for words in ("echo will run with these arguments", "If you reject", "asks for review"):
-        assert words in html
-    assert "The run continues with b." in html
-    assert "data-approve" in html
-    fragment = browser(reviewer).get(page_of(only_hold(paused)), headers=HTMX)
-    assert "<html" not in fragment.content.decode()
+        assert words in page.text
+    assert "The run continues with b." in page.text
+    assert page.answers("decision") == {"APPROVE", "REJECT"}
+    fragment = browser(reviewer).get(path, headers=HTMX)
+    assert not Page(fragment).is_whole
     assert "HX-Request" in fragment.headers["Vary"]
 
 
 def test_an_edited_approval_leads_to_the_next_review(paused: Execution, reviewer: User) -> None:
     client, hold = browser(reviewer), only_hold(paused)
     value = json.dumps({"path": "y.md", "lines": 3})
-    answer = post(client, hold, decision="APPROVE", confirmed="yes", **{"j:/value": value})
+    answer = post_decision(client, hold, decision="APPROVE", confirmed="yes", **{"j:/value": value})
     assert answer.status_code == 303
-    assert answer.headers["Location"] == page_of(hold)
+    assert answer.headers["Location"] == review_path(hold)
     record = HumanReviewRecord.objects.get()
     assert record.modified_data == {"value": {"path": "y.md", "lines": 3}}
     assert record.source == "web"
     run_to_rest(paused.pk)
     row = TaskAttempt.objects.get(execution=paused, task_id="b")
     assert row.output == {"path": "y.md", "lines": 3}
-    shown = client.get(page_of(hold)).content.decode()
-    assert "reviewer approved this with 1 change" in shown
-    assert f"/history/{record.pk}/" in shown
+    decided = client.get(review_path(hold))
+    assert decided.context["d"]["decided"]["sentence"] == "reviewer approved this with 1 change"
+    assert f"/history/{record.pk}/" in Page(decided).links
 
 
 def test_an_edit_without_scripts_is_confirmed(paused: Execution, reviewer: User) -> None:
     client, hold = browser(reviewer), only_hold(paused)
-    answer = post(client, hold, decision="APPROVE", confirmed="", **{"j:/value": '"other"'})
+    answer = post_decision(
+        client, hold, decision="APPROVE", confirmed="", **{"j:/value": '"other"'}
+    )
     assert answer.status_code == 200
-    assert "Approve with 1 change" in answer.content.decode()
+    assert "Approve with 1 change" in Page(answer).names("button")
     assert not HumanReviewRecord.objects.exists()
 
 
 def test_json_mode_edits_the_whole_value(start: Start, reviewer: User) -> None:
     execution = start(echo("a", {"n": 12345678901234567890}, phase=AFTER))
     hold = only_hold(execution)
-    answer = post(
+    answer = post_decision(
         browser(reviewer),
         hold,
         decision="APPROVE",
@@ -174,13 +152,13 @@ def test_json_mode_edits_the_whole_value(start: Start, reviewer: User) -> None:
 def test_an_output_becomes_null_as_json(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", {"n": 1}, phase=AFTER)))
     sent = {"decision": "APPROVE", "mode": "json", "edits_json": "null"}
-    asked = post(browser(reviewer), hold, **sent, confirmed="")
+    asked = post_decision(browser(reviewer), hold, **sent, confirmed="")
     assert (asked.status_code, HumanReviewRecord.objects.count()) == (200, 0)
-    answer = post(browser(reviewer), hold, **sent, confirmed="yes")
+    answer = post_decision(browser(reviewer), hold, **sent, confirmed="yes")
     assert answer.status_code == 303
     record = HumanReviewRecord.objects.get()
     assert (record.is_edited, record.modified_data) == (True, None)
-    assert browser(reviewer).get(page_of(hold)).status_code == 200
+    assert browser(reviewer).get(review_path(hold)).status_code == 200
     assert browser(reviewer).get(f"/history/{record.pk}/").status_code == 200
 
 
@@ -191,13 +169,13 @@ def test_invalid_json_is_422_and_the_text_is_preserved(
     start: Start, reviewer: User, text: str
 ) -> None:
     hold = only_hold(start(echo("a", {"n": 1}, phase=AFTER)))
-    answer = post(
+    answer = post_decision(
         browser(reviewer), hold, decision="APPROVE", mode="json", edits_json=text, comment="keep me"
     )
     assert answer.status_code == 422
-    html = answer.content.decode()
-    assert "Nothing was submitted" in html
-    assert "keep me" in html
+    page = Page(answer)
+    assert page.names("alert")[0].startswith("Nothing was submitted: 1 value is invalid.")
+    assert decision_fields(page)["comment"] == "keep me"
     hold.refresh_from_db()
     assert hold.status == "OPEN"
 
@@ -213,10 +191,12 @@ def test_an_invalid_field_is_422_with_its_error(start: Start, reviewer: User) ->
     hold = only_hold(start(task))
     client = browser(reviewer)
     for text, words in (("soon", "must be a number"), ("-1", "must be at least 0")):
-        answer = post(client, hold, decision="APPROVE", confirmed="yes", **{"v:/seconds": text})
+        answer = post_decision(
+            client, hold, decision="APPROVE", confirmed="yes", **{"v:/seconds": text}
+        )
         assert answer.status_code == 422
-        assert words in answer.content.decode()
-        assert f'value="{text}"' in answer.content.decode()
+        assert [each.message for each in answer.context["d"]["errors"]] == [words]
+        assert decision_fields(Page(answer))["v:/seconds"] == text
     hold.refresh_from_db()
     assert hold.status == "OPEN"
 
@@ -225,7 +205,7 @@ def test_a_late_decision_preserves_its_text(
     paused: Execution, reviewer: User, reviewer2: User
 ) -> None:
     hold, client = only_hold(paused), browser(reviewer)
-    form = form_of(client.get(page_of(hold)).content.decode())
+    form = decision_fields(Page(client.get(review_path(hold))))
     services.decide(
         services.DecisionRequest(
             hold_id=hold.id,
@@ -236,12 +216,12 @@ def test_a_late_decision_preserves_its_text(
         )
     )
     mine = {**form, "decision": "APPROVE", "confirmed": "yes", "j:/value": '"mine"'}
-    answer = client.post(page_of(hold), {**mine, "comment": "my words"}, headers=HTMX)
+    answer = client.post(review_path(hold), {**mine, "comment": "my words"}, headers=HTMX)
     assert answer.status_code == 409
-    html = answer.content.decode()
-    assert "reviewer2 approved this" in html
-    assert "my words" in html
-    assert "You had written" in html
+    page = Page(answer)
+    assert answer.context["d"]["decided"]["sentence"] == "reviewer2 approved this"
+    assert "You had written" in page.text
+    assert "my words" in page.text
     assert HumanReviewRecord.objects.count() == 1
 
 
@@ -251,19 +231,22 @@ def test_a_run_that_moved_on_is_409_and_the_hold_can_be_decided_again(
     execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
     first, second = execution.holds.order_by("opened_seq")
     client = browser(reviewer)
-    form = form_of(client.get(page_of(second)).content.decode())
-    assert post(client, first, decision="APPROVE").status_code == 303
-    answer = client.post(page_of(second), {**form, "decision": "APPROVE", "comment": "kept"})
+    form = decision_fields(Page(client.get(review_path(second))))
+    assert post_decision(client, first, decision="APPROVE").status_code == 303
+    answer = client.post(review_path(second), {**form, "decision": "APPROVE", "comment": "kept"})
     assert answer.status_code == 409
-    html = answer.content.decode()
-    assert "The run has changed while you were deciding" in html
-    again = client.post(page_of(second), {**form_of(html), "decision": "APPROVE"})
+    page = Page(answer)
+    assert page.names("alert")[0].startswith("The run has changed while you were deciding.")
+    assert decision_fields(page)["comment"] == "kept"
+    again = client.post(review_path(second), {**decision_fields(page), "decision": "APPROVE"})
     assert again.status_code == 303
 
 
 def test_a_rejection_ignores_the_edit(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
-    answer = post(browser(reviewer), hold, decision="REJECT", comment="no", **{"j:/value": "{"})
+    answer = post_decision(
+        browser(reviewer), hold, decision="REJECT", comment="no", **{"j:/value": "{"}
+    )
     assert answer.status_code == 303
     paused.refresh_from_db()
     assert paused.status == "ABORTED"
@@ -271,19 +254,20 @@ def test_a_rejection_ignores_the_edit(paused: Execution, reviewer: User) -> None
 
 def test_a_post_needs_its_csrf_token(paused: Execution, reviewer: User) -> None:
     client, hold = browser(reviewer, csrf=True), only_hold(paused)
-    form = form_of(client.get(page_of(hold)).content.decode())
-    form.pop("csrfmiddlewaretoken", None)
-    assert client.post(page_of(hold), {**form, "decision": "APPROVE"}).status_code == 403
+    form = decision_fields(Page(client.get(review_path(hold))))
+    del form["csrfmiddlewaretoken"]
+    assert client.post(review_path(hold), {**form, "decision": "APPROVE"}).status_code == 403
 
 
 def test_an_auditor_sees_and_cannot_decide(paused: Execution, auditor: User) -> None:
     client, hold = browser(auditor), only_hold(paused)
-    html = client.get(page_of(hold)).content.decode()
-    assert "You cannot decide this." in html
-    assert "Auditors can read decisions" in html
-    assert "data-approve" not in html
+    answer = client.get(review_path(hold))
+    assert answer.context["d"]["can_reject"] is False
+    assert answer.context["d"]["blocked_reason"] == "Auditors can read decisions but not make them."
+    assert Page(answer).answers("decision") == set()
+    assert "You cannot decide this." in Page(answer).text
     posted = client.post(
-        page_of(hold),
+        review_path(hold),
         {"decision": "APPROVE", "version": str(paused.version)},
     )
     assert posted.status_code == 403
@@ -295,22 +279,22 @@ def test_an_expired_review_is_marked(start: Start, reviewer: User) -> None:
     hold = only_hold(execution)
     while not services.expire(hold.id):
         pass
-    html = browser(reviewer).get(page_of(hold)).content.decode()
-    assert "it was approved as it was." in html
+    assert "Timed out: it was approved as it was." in open_page(reviewer, review_path(hold)).text
     record = HumanReviewRecord.objects.get()
     assert (record.actor, record.reviewer, record.decision) == ("system", None, "APPROVE")
-    listed = browser(reviewer).get("/history/").content.decode()
-    assert "timed out and was approved" in listed
+    assert "timed out and was approved" in open_page(reviewer, "/history/").text
 
 
 # --- runs, workflows, history ---------------------------------------------------------------------
 
 
 def test_the_timeline_covers_the_whole_run(paused: Execution, reviewer: User) -> None:
-    client = browser(reviewer)
-    html = client.get(f"/runs/{paused.pk}/").content.decode()
-    assert "a waits for the reviewer group" in html
-    assert "data-socket" in html
+    path = f"/runs/{paused.pk}/"
+    run = browser(reviewer).get(path)
+    assert [each["sentence"] for each in run.context["run"]["holds"]] == [
+        "a waits for the reviewer group"
+    ]
+    assert b"data-socket" in run.content
     services.decide(
         services.DecisionRequest(
             hold_id=only_hold(paused).id,
@@ -321,11 +305,10 @@ def test_the_timeline_covers_the_whole_run(paused: Execution, reviewer: User) ->
         )
     )
     run_to_rest(paused.pk)
-    part = client.get(f"/runs/{paused.pk}/", headers=HTMX).content.decode()
-    assert "<html" not in part
-    part = re.sub(r"</?b>", "", part)
+    part = open_page(reviewer, path, **HTMX)
+    assert not part.is_whole
     for words in ("reviewer approved a", "the run is complete", "Layer 2"):
-        assert words in part
+        assert words in part.text
 
 
 def test_a_workflow_is_started_from_its_form(workflow: Workflow, operator: User) -> None:
@@ -333,7 +316,7 @@ def test_a_workflow_is_started_from_its_form(workflow: Workflow, operator: User)
     path = f"/workflows/{workflow.pk}/start/"
     refused = client.post(path, {"v:/text": "hi"})
     assert refused.status_code == 422
-    assert "at least 3" in refused.content.decode()
+    assert "at least 3" in Page(refused).text
     started = client.post(path, {"v:/text": "good day"})
     assert started.status_code == 303
     execution = Execution.objects.latest("id")
@@ -346,7 +329,8 @@ def test_reviewers_cannot_start_workflows(workflow: Workflow, auditor: User) -> 
     client = browser(auditor)
     assert client.post(f"/workflows/{workflow.pk}/start/").status_code == 403
     assert client.post("/runs/demo/").status_code == 403
-    assert "starter" not in client.get(f"/workflows/{workflow.pk}/").content.decode()
+    page = open_page(auditor, f"/workflows/{workflow.pk}/")
+    assert f"/workflows/{workflow.pk}/start/" not in page.actions
 
 
 def test_a_run_is_steered_by_commands(paused: Execution, operator: User, reviewer: User) -> None:
@@ -354,16 +338,16 @@ def test_a_run_is_steered_by_commands(paused: Execution, operator: User, reviewe
     assert browser(reviewer).post(path, {"kind": "abort"}).status_code == 403
     client = browser(operator)
     client.post(path, {"kind": "message", "text": "please hurry"})
-    assert "please hurry" in client.get(f"/runs/{paused.pk}/").content.decode()
+    assert "please hurry" in open_page(operator, f"/runs/{paused.pk}/").text
     refused = client.post(path, {"kind": "continue", "version": "1"}, follow=True)
-    assert "The run has changed" in refused.content.decode()
+    assert "The run has changed" in Page(refused).text
     empty = client.post(path, {"kind": "message", "text": ""}, follow=True)
-    assert "The message was not sent" in empty.content.decode()
+    assert "The message was not sent" in Page(empty).text
     assert client.post(path, {"kind": "abort", "reason": "wrong repo"}).status_code == 303
     paused.refresh_from_db()
     assert (paused.status, paused.error) == ("ABORTED", "wrong repo")
     hold = paused.holds.get()
-    assert "operator aborted the run" in browser(reviewer).get(page_of(hold)).content.decode()
+    assert "operator aborted the run" in open_page(reviewer, review_path(hold)).text
 
 
 def test_history_filters_and_the_record(paused: Execution, reviewer: User, auditor: User) -> None:
@@ -378,14 +362,16 @@ def test_history_filters_and_the_record(paused: Execution, reviewer: User, audit
         )
     )
     run_to_rest(paused.pk)
-    client = browser(auditor)
-    assert "reviewer approved" in client.get("/history/").content.decode()
-    none = client.get("/history/?decision=REJECT").content.decode()
-    assert "No decision matches" in none
-    assert "must be one of" in client.get("/history/?decision=MAYBE").content.decode()
-    record = client.get(f"/history/{result.record.pk}/").content.decode()
-    assert "the executed data is the approved data" in record
-    assert result.record.hash in record
+    client, path = browser(auditor), f"/history/{result.record.pk}/"
+    assert path in open_page(auditor, "/history/?decision=APPROVE").links
+    none = client.get("/history/?decision=REJECT")
+    assert none.context["rows"] == ()
+    assert path not in Page(none).links
+    (error,) = client.get("/history/?decision=MAYBE").context["filter_errors"]
+    assert "must be one of" in error
+    record = open_page(auditor, path)
+    assert "the executed data is the approved data" in record.text
+    assert result.record.hash in record.text
     assert client.get("/history/999999/").status_code == 404
 
 
@@ -393,7 +379,7 @@ def test_hostile_payloads_are_escaped(start: Start, reviewer: User) -> None:
     evil = "<script>alert(1)</script>\"'{{ 7 }}\u202egnp.exe"
     execution = start(echo("a", {evil: evil}, phase=BEFORE, instructions=evil))
     client = browser(reviewer)
-    for path in (page_of(only_hold(execution)), f"/runs/{execution.pk}/", "/review/"):
+    for path in (review_path(only_hold(execution)), f"/runs/{execution.pk}/", "/review/"):
         html = client.get(path).content.decode()
         assert "<script>alert" not in html
-        assert "\u202e" not in html.replace(html[html.index("<main") :], "")
+        assert "\u202e" not in html[: html.index("<main")]

@@ -14,7 +14,8 @@ from reviews.decisions.rights import NotAllowed
 from reviews.queue import extensions
 from tests.integration.reviews.api.test_api import Api
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import HTMX, browser, page_of
+from tests.integration.reviews.pages import review_path
+from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.models import CommandLog, Execution, Hold
 from workflows.realtime.event_serialization import wire_events
 
@@ -47,8 +48,7 @@ def test_an_extension_moves_the_deadline_and_is_an_event(paused: Execution, revi
     event = wire_events(paused.pk, after=paused.version)[0]
     assert (event["type"], event["holdId"], event["seconds"]) == ("hold_extended", hold.id, HOUR)
     assert event["actor"] == "reviewer"
-    story = browser(reviewer).get(f"/runs/{paused.pk}/").content.decode()
-    assert "<b>a</b> was extended by 1 h" in story
+    assert "a was extended by 1 h" in open_page(reviewer, f"/runs/{paused.pk}/").text
     logged = CommandLog.objects.get(kind="extend_hold")
     assert (logged.actor, logged.outcome) == ("reviewer", "applied")
 
@@ -66,7 +66,7 @@ def test_a_hold_without_a_deadline_is_not_extended(start: Start, reviewer: User)
     with pytest.raises(Conflict) as refused:
         extend(hold, reviewer)
     assert refused.value.code == "no_deadline"
-    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
+    assert "Extend by 1 hour" not in open_page(reviewer, review_path(hold)).names("button")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 59, 2_592_001, float("nan"), float("inf")])
@@ -80,7 +80,7 @@ def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, review
     extend(hold, reviewer, extensions.MAX_SECONDS - HOUR)
     with pytest.raises(ReviewInvalid):
         extend(hold, reviewer, HOUR)
-    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
+    assert "Extend by 1 hour" not in open_page(reviewer, review_path(hold)).names("button")
 
 
 def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> None:
@@ -106,8 +106,8 @@ def test_only_deciders_extend(
     for user in (auditor, operator):
         with pytest.raises(NotAllowed):
             extend(hold, user)
-        assert "Extend by 1 hour" not in browser(user).get(page_of(hold)).content.decode()
-        posted = browser(user).post(f"{page_of(hold)}extend/", {"seconds": "3600"})
+        assert "Extend by 1 hour" not in open_page(user, review_path(hold)).names("button")
+        posted = browser(user).post(f"{review_path(hold)}extend/", {"seconds": "3600"})
         assert posted.status_code == 403
     with pytest.raises(services.HoldNotFound):
         extend(hold, make_user("stranger", "other"))
@@ -146,24 +146,25 @@ def test_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> None:
 
 def test_the_button_works_with_and_without_scripts(paused: Execution, reviewer: User) -> None:
     hold, client = only_hold(paused), browser(reviewer)
-    path = f"{page_of(hold)}extend/"
-    assert "Extend by 1 hour" in client.get(page_of(hold)).content.decode()
+    path = f"{review_path(hold)}extend/"
+    assert "Extend by 1 hour" in open_page(reviewer, review_path(hold)).names("button")
     plain = client.post(path, {"seconds": "3600"})
-    assert (plain.status_code, plain.headers["Location"]) == (303, page_of(hold))
+    assert (plain.status_code, plain.headers["Location"]) == (303, review_path(hold))
     part = client.post(path, {"seconds": "3600"}, headers=HTMX)
-    assert "2 h left" in part.content.decode()
-    assert "<html" not in part.content.decode()
+    assert "2 h left" in Page(part).text
+    assert not Page(part).is_whole
     assert part.headers["HX-Trigger"] == "holdpoint:news"
-    assert "2 h left" in client.get(path, headers=HTMX).content.decode()
+    assert "2 h left" in open_page(reviewer, path, **HTMX).text
     refused = client.post(path, {"seconds": "soon"}, headers=HTMX)
     assert refused.status_code == 422
-    assert "must be between" in refused.content.decode()
-    told = client.post(path, {"seconds": ""}, follow=True)
-    assert "must be between" in told.content.decode()
+    (error,) = Page(refused).names("alert")
+    assert "must be between" in error
+    whole = client.post(path, {"seconds": ""}, follow=True)
+    assert "must be between" in Page(whole).text
 
 
 def test_an_invisible_hold_is_404(paused: Execution, make_user: MakeUser) -> None:
-    path = f"{page_of(only_hold(paused))}extend/"
+    path = f"{review_path(only_hold(paused))}extend/"
     client = browser(make_user("stranger", "other"))
     assert client.get(path).status_code == 404
     assert client.post(path, {"seconds": "3600"}).status_code == 404

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.reviews.conftest import Start, echo
-from tests.integration.reviews.decisions.test_pages import browser
+from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import Abort, Continue, Replan
 from workflows.executions.selectors import refusal
 from workflows.executions.services import submit_command
@@ -23,17 +23,16 @@ REPLAN = Replan(new_requirement="parse the XML files")
 WAITS = {"per_layer_validation": True, "replan_review": False}
 
 
-def page(user: User, execution: Execution) -> str:
-    answer = browser(user).get(f"/runs/{execution.pk}/")
-    assert answer.status_code == 200
-    return " ".join(answer.content.decode().split())
+def offered(user: User, execution: Execution) -> list[str]:
+    """The names of the buttons on the page of a run."""
+    return open_page(user, f"/runs/{execution.pk}/").names("button")
 
 
 def send(user: User, execution: Execution, **fields: str) -> str:
     """The page that follows a command."""
     answer = browser(user).post(f"/runs/{execution.pk}/commands/", fields, follow=True)
     assert answer.status_code == 200
-    return " ".join(answer.content.decode().split())
+    return Page(answer).text
 
 
 def waiting_for_an_agent(start: Start, **policy: Any) -> Execution:
@@ -44,26 +43,25 @@ def waiting_for_an_agent(start: Start, **policy: Any) -> Execution:
 
 def test_replan_is_not_offered_while_a_person_decides(start: Start, operator: User) -> None:
     paused = start(echo("a", phase=BEFORE))
-    shown = page(operator, paused)
-    assert "run-replan" not in shown
-    assert "run-steer" in shown
-    assert "run-abort" in shown
+    buttons = offered(operator, paused)
+    assert "Replan" not in buttons
+    assert "Send" in buttons
+    assert "Abort the run" in buttons
     assert "Decide the open holds first" in refusal(paused, REPLAN)
     assert refusal(paused, Continue()) == "The run does not wait for `continue`."
     assert refusal(paused, Abort()) == ""
-    # The actions stand above the plan.
-    assert shown.index('id="run-actions"') < shown.index('id="run-live"')
+    page = open_page(operator, f"/runs/{paused.pk}/")
+    places = page.attributes("#run-actions, #run-live", "id")
+    assert places == ["run-actions", "run-live"], "the actions stand above the plan"
 
 
 def test_replan_is_offered_while_an_agent_decides_until_the_limit(
     start: Start, operator: User, settings: Any
 ) -> None:
     execution = waiting_for_an_agent(start)
-    shown = page(operator, execution)
-    assert "run-replan" in shown
-    assert ">Continue</button>" in shown
+    assert {"Replan", "Continue"} <= set(offered(operator, execution))
     settings.HOLDPOINT = {**settings.HOLDPOINT, "max_replans": 0}
-    assert "run-replan" not in page(operator, execution)
+    assert "Replan" not in offered(operator, execution)
     assert "A run is replanned at most 0 times." in send(
         operator, execution, kind="replan", requirement="more"
     )
@@ -71,10 +69,10 @@ def test_replan_is_offered_while_an_agent_decides_until_the_limit(
 
 def test_replan_is_not_offered_while_a_plan_change_waits(start: Start, operator: User) -> None:
     execution = waiting_for_an_agent(start, replan_review=True)
-    assert "run-replan" in page(operator, execution)
+    assert "Replan" in offered(operator, execution)
     submit_command(execution_id=execution.pk, command=REPLAN, actor="operator", source="web")
     execution.refresh_from_db()
-    assert "run-replan" not in page(operator, execution)
+    assert "Replan" not in offered(operator, execution)
 
 
 def test_a_replan_without_a_plan_says_why(start: Start, operator: User) -> None:

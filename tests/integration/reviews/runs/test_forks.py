@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from reviews.decisions import services
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import browser
+from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import Abort, UpdateState
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, start_execution, submit_command
@@ -60,10 +59,8 @@ def command(execution: Execution, wanted: Any) -> None:
     execution.refresh_from_db()
 
 
-def html(user: User, path: str, status: int = 200) -> str:
-    answer = browser(user).get(path)
-    assert answer.status_code == status
-    return re.sub(r"\s+", " ", re.sub(r"</?b>", "", answer.content.decode()))
+def run_page(user: User, execution: Execution) -> Page:
+    return open_page(user, f"/runs/{execution.pk}/")
 
 
 def newest(execution: Execution) -> Execution:
@@ -77,9 +74,9 @@ def test_a_checkpoint_offers_a_fork_to_operators(
     paused: Execution, operator: User, reviewer: User
 ) -> None:
     path = f"/runs/{paused.pk}/fork/0/"
-    assert path in html(operator, f"/runs/{paused.pk}/")
-    assert path not in html(reviewer, f"/runs/{paused.pk}/")
-    html(reviewer, path, status=403)
+    assert path in run_page(operator, paused).links
+    assert path not in run_page(reviewer, paused).links
+    open_page(reviewer, path, status=403)
     assert browser(reviewer).post(path, {}).status_code == 403
     assert not Execution.objects.filter(parent=paused).exists()
 
@@ -87,8 +84,8 @@ def test_a_checkpoint_offers_a_fork_to_operators(
 def test_a_finished_run_offers_its_last_useful_checkpoint(
     paused: Execution, operator: User, reviewer: User
 ) -> None:
-    offer = f'class="button" href="/runs/{paused.pk}/fork/'
-    assert offer not in html(operator, f"/runs/{paused.pk}/")
+    offer = "Fork from here… after layer 2"
+    assert offer not in run_page(operator, paused).names("link")
     services.decide(
         services.DecisionRequest(
             hold_id=only_hold(paused).id,
@@ -99,18 +96,19 @@ def test_a_finished_run_offers_its_last_useful_checkpoint(
         )
     )
     run_to_rest(paused.pk)
-    page = html(operator, f"/runs/{paused.pk}/")
-    assert f'{offer}1/"' in page
+    page = run_page(operator, paused)
+    assert offer in page.names("link")
+    assert f"/runs/{paused.pk}/fork/1/" in page.links
     # Behind the last layer nothing is left to run.
-    assert f"/runs/{paused.pk}/fork/2/" not in page
+    assert f"/runs/{paused.pk}/fork/2/" not in page.links
 
 
 def test_unknown_checkpoints_are_404(
     paused: Execution, operator: User, make_user: MakeUser
 ) -> None:
-    html(operator, f"/runs/{paused.pk}/fork/1/", status=404)
-    html(operator, f"/runs/{paused.pk}/fork/{2**40}/", status=404)
-    html(make_user("stranger", "other"), f"/runs/{paused.pk}/fork/0/", status=404)
+    open_page(operator, f"/runs/{paused.pk}/fork/1/", status=404)
+    open_page(operator, f"/runs/{paused.pk}/fork/{2**40}/", status=404)
+    open_page(make_user("stranger", "other"), f"/runs/{paused.pk}/fork/0/", status=404)
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -119,12 +117,15 @@ def test_unknown_checkpoints_are_404(
 def test_the_form_lists_reused_results_and_repeated_reviews(
     paused: Execution, operator: User
 ) -> None:
-    page = html(operator, f"/runs/{paused.pk}/fork/0/")
-    assert "The new run starts after layer 1 of 3." in page
-    assert "second, third" in page
-    assert "second, before it runs" in page
-    assert "do not run again" in page
-    assert 'value="hello"' in page
+    answer = browser(operator).get(f"/runs/{paused.pk}/fork/0/")
+    fork = answer.context["fork"]
+    assert (fork["layer"], fork["layers"]) == (1, 3)
+    assert [task["id"] for task in fork["taken"]] == ["first"]
+    assert (fork["anew"], fork["reviews"]) == ("second, third", ("second, before it runs",))
+    page = Page(answer)
+    assert "second, before it runs" in page.text
+    assert "do not run again" in page.text
+    assert page.fields("form.fork")["v:/text"] == "hello"
 
 
 def test_edited_inputs_and_context_make_a_new_run(paused: Execution, operator: User) -> None:
@@ -143,8 +144,8 @@ def test_edited_inputs_and_context_make_a_new_run(paused: Execution, operator: U
 
 
 def test_keys_omitted_from_the_json_are_removed(paused: Execution, operator: User) -> None:
-    page = html(operator, f"/runs/{paused.pk}/fork/0/?as=json")
-    assert 'name="inputs_json"' in page
+    page = open_page(operator, f"/runs/{paused.pk}/fork/0/?as=json")
+    assert "inputs_json" in page.fields("form.fork")
     form = {"mode": "json", "inputs_json": '{"text": "only this"}', "context_json": "{}"}
     assert browser(operator).post(f"/runs/{paused.pk}/fork/0/", form).status_code == 303
     assert newest(paused).inputs == {"text": "only this"}
@@ -165,11 +166,12 @@ def test_invalid_input_is_422_and_preserved(
     paused: Execution, operator: User, form: dict[str, str], words: str
 ) -> None:
     answer = browser(operator).post(f"/runs/{paused.pk}/fork/0/", form)
-    page = answer.content.decode()
+    page = Page(answer)
     assert answer.status_code == 422
-    assert "The run was not started." in page
-    assert words in page
-    assert re.search(r"<textarea[^>]*context-json[^>]*>\n(.*)</textarea>", page)
+    (alert,) = page.names("alert")
+    assert alert.startswith("The run was not started.")
+    assert words in alert
+    assert page.fields("form.fork")["context_json"] == form["context_json"]
     assert not Execution.objects.filter(parent=paused).exists()
 
 
@@ -177,11 +179,11 @@ def test_an_ad_hoc_plan_is_edited_as_json(start: Start, operator: User) -> None:
     execution = start(echo("a", phase="AFTER_EXECUTION"), echo("b", source("a")))
     assert execution.checkpoints.count() == 0
     command(execution, Abort(reason="no"))
-    html(operator, f"/runs/{execution.pk}/fork/0/", status=404)
+    open_page(operator, f"/runs/{execution.pk}/fork/0/", status=404)
     done = start(echo("a"), echo("b", source("a")), inputs={"n": 1})
-    page = html(operator, f"/runs/{done.pk}/fork/0/")
-    assert 'name="inputs_json"' in page
-    assert "Edit as a form" not in page
+    page = open_page(operator, f"/runs/{done.pk}/fork/0/")
+    assert "inputs_json" in page.fields("form.fork")
+    assert "Edit as a form" not in page.names("link")
 
 
 # --- both ways ------------------------------------------------------------------------------------
@@ -199,12 +201,12 @@ def fork(paused: Execution, operator: User) -> Execution:
 def test_parent_and_fork_link_to_each_other(
     paused: Execution, fork: Execution, operator: User
 ) -> None:
-    assert "after layer 1" in html(operator, f"/runs/{fork.pk}/")
-    assert f'href="/runs/{paused.pk}/"' in html(operator, f"/runs/{fork.pk}/")
-    assert f'href="/runs/{fork.pk}/"' in html(operator, f"/runs/{paused.pk}/")
-    for each in (paused, fork):
-        page = html(operator, f"/runs/{each.pk}/")
-        assert f"/runs/{paused.pk}/compare/{fork.pk}/" in page
+    parent_page, fork_page = run_page(operator, paused), run_page(operator, fork)
+    assert f"forked from run {paused.pk} after layer 1" in fork_page.text
+    assert f"/runs/{paused.pk}/" in fork_page.links
+    assert f"/runs/{fork.pk}/" in parent_page.links
+    for page in (parent_page, fork_page):
+        assert f"/runs/{paused.pk}/compare/{fork.pk}/" in page.links
 
 
 def test_an_invisible_parent_is_only_a_number(
@@ -212,41 +214,45 @@ def test_an_invisible_parent_is_only_a_number(
 ) -> None:
     owner = make_user("owner", "integrator")
     Execution.objects.filter(pk=fork.pk).update(created_by=owner)
-    page = html(owner, f"/runs/{fork.pk}/")
-    assert f"run {paused.pk}" in page
-    assert f'href="/runs/{paused.pk}/"' not in page
-    assert "Compare with" not in page
+    page = run_page(owner, fork)
+    assert f"forked from run {paused.pk}" in page.text
+    assert not [each for each in page.links if each.startswith(f"/runs/{paused.pk}/")]
 
 
 def test_two_runs_side_by_side(paused: Execution, fork: Execution, operator: User) -> None:
-    page = html(operator, f"/runs/{paused.pk}/compare/{fork.pk}/")
-    assert f"Run {fork.pk} was forked from run {paused.pk} after layer 1." in page
-    assert "<del>hello</del>" in page
-    assert "<ins>good day</ins>" in page
-    assert f"reused from run {paused.pk}" in page
-    same = html(operator, f"/runs/{paused.pk}/compare/{paused.pk}/")
-    assert "All 3 tasks have the same status and data" in same
+    page = open_page(operator, f"/runs/{paused.pk}/compare/{fork.pk}/")
+    assert f"Run {fork.pk} was forked from run {paused.pk} after layer 1." in page.text
+    assert "hello" in page.names("deletion")
+    assert "good day" in page.names("insertion")
+    assert f"reused from run {paused.pk}" in page.text
+    same = browser(operator).get(f"/runs/{paused.pk}/compare/{paused.pk}/").context["compare"]
+    assert not any(row["differs"] for row in same["rows"])
+    assert same["summary"].startswith("All 3 tasks have the same status and data")
 
 
 def test_outcomes_and_plans_are_compared(start: Start, operator: User) -> None:
     one = start(echo("a", 1), echo("gone"), echo("b", source("a")))
     two = start(echo("a", 2), echo("new"), echo("b", source("a")), title="Other")
-    page = html(operator, f"/runs/{one.pk}/compare/{two.pk}/")
-    assert "The plan differs" in page
-    assert 'Added: <span class="mono">new</span>' in page
-    assert 'Removed: <span class="mono">gone</span>' in page
-    assert "arguments.value" in page
-    assert "4 tasks of 4 differ." in page
-    assert "not in this plan" in page
+    answer = browser(operator).get(f"/runs/{one.pk}/compare/{two.pk}/")
+    compare = answer.context["compare"]
+    assert (compare["plan"]["added"], compare["plan"]["removed"]) == ("new", "gone")
+    assert [row["differs"] for row in compare["rows"]] == [True] * 4
+    page = Page(answer)
+    assert "The plan differs" in page.names("heading")
+    assert "Added: new" in page.text
+    assert "Removed: gone" in page.text
+    assert "arguments.value" in page.text
+    assert "4 tasks of 4 differ." in page.text
+    assert "not in this plan" in page.text
 
 
 def test_comparing_takes_the_right_to_see_both(
     paused: Execution, fork: Execution, make_user: MakeUser, auditor: User
 ) -> None:
-    html(auditor, f"/runs/{paused.pk}/compare/{fork.pk}/")
+    open_page(auditor, f"/runs/{paused.pk}/compare/{fork.pk}/")
     owner = make_user("owner", "integrator")
     Execution.objects.filter(pk=fork.pk).update(created_by=owner)
-    html(owner, f"/runs/{fork.pk}/compare/{fork.pk}/")
-    html(owner, f"/runs/{paused.pk}/compare/{fork.pk}/", status=404)
-    html(owner, f"/runs/{fork.pk}/compare/{paused.pk}/", status=404)
-    html(owner, f"/runs/{fork.pk}/compare/999999/", status=404)
+    open_page(owner, f"/runs/{fork.pk}/compare/{fork.pk}/")
+    open_page(owner, f"/runs/{paused.pk}/compare/{fork.pk}/", status=404)
+    open_page(owner, f"/runs/{fork.pk}/compare/{paused.pk}/", status=404)
+    open_page(owner, f"/runs/{fork.pk}/compare/999999/", status=404)

@@ -13,7 +13,7 @@ from reviews.insights import statistics
 from reviews.insights.statistics import Period, Scope
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import browser
+from tests.support.pages import browser
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution
 from workflows.models import Checkpoint, Execution, Workflow

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import django_rq
 import pytest
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import browser
+from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest, speculate
 from workflows.executions.selectors import (
@@ -55,26 +54,26 @@ def decide(execution: Execution, **answer: Any) -> Execution:
     return run_to_rest(execution.pk)
 
 
-def html(user: User, path: str) -> str:
-    text = browser(user).get(path).content.decode()
-    return re.sub(r"\s+", " ", text)
+def run_page(user: User, execution: Execution) -> Page:
+    return open_page(user, f"/runs/{execution.pk}/")
 
 
 def test_the_run_page_draws_speculative_tasks_dashed(paused: Execution, operator: User) -> None:
-    page = html(operator, f"/runs/{paused.pk}/")
-    assert page.count("speculated") == 2
-    assert "2 later tasks are already computed" in page
-    # Whatever was computed is nobody's result yet.
-    assert page.count("Output of") == 2
+    page = run_page(operator, paused)
+    assert len(page.texts(".dag .speculated")) == 2
+    assert "2 later tasks are already computed" in page.text
+    # A computed result is no output yet: only the held task and the one beside it have one.
+    outputs = [each for each in page.names("region") if each.startswith("Output of")]
+    assert outputs == ["Output of held", "Output of aside"]
 
 
 def test_the_decision_page_mentions_speculation_in_one_line(
     paused: Execution, reviewer: User
 ) -> None:
     hold = only_hold(paused)
-    page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
+    page = open_page(reviewer, f"/review/{paused.pk}/{hold.pk}/")
     line = "2 later tasks are already computed; their results are used if you approve unchanged."
-    assert line in page
+    assert page.texts("[data-ahead-words]") == [line]
     assert speculative_results_behind(hold) == (
         SpeculativeResult("left", "READY"),
         SpeculativeResult("right", "READY"),
@@ -86,17 +85,17 @@ def test_the_run_page_shows_hits_and_misses(paused: Execution, operator: User) -
     assert execution.status == "COMPLETED"
     Speculation.objects.filter(task_id="left").update(duration_ms=1500)
     Speculation.objects.filter(task_id="right").update(wasted_ms=700)
-    page = html(operator, f"/runs/{execution.pk}/")
-    assert "1 of 2 results precomputed was used." in page
-    for fact in ("1 used", "1 discarded", "1.5 s saved", "0.7 s wasted"):
-        assert f"<span>{fact}</span>" in page
-    assert "speculated" not in page
+    page = run_page(operator, execution)
+    assert "1 of 2 results precomputed was used." in page.text
+    facts = ["1 used", "1 discarded", "1.5 s saved", "0.7 s wasted"]
+    assert page.texts(".run-ahead .facts span") == facts
+    assert page.texts(".dag .speculated") == []
     for sentence in (
-        "</b> was precomputed while the review was open",
+        "left was precomputed while the review was open",
         "was discarded: its inputs or permissions changed",
     ):
-        assert sentence in page
-    assert "already computed" not in page
+        assert sentence in page.text
+    assert "already computed" not in page.text
 
 
 def test_totals_cover_every_run(start: Start, paused: Execution) -> None:
@@ -114,7 +113,7 @@ def test_totals_cover_every_run(start: Start, paused: Execution) -> None:
 
 def test_a_run_without_speculation_shows_nothing(start: Start, operator: User) -> None:
     execution = start(echo("held", phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}))
-    assert "Precomputed results" not in html(operator, f"/runs/{execution.pk}/")
+    assert "Precomputed results" not in run_page(operator, execution).names("heading")
 
 
 def test_speculation_stops_itself_and_can_be_resumed(
@@ -127,14 +126,13 @@ def test_speculation_stops_itself_and_can_be_resumed(
     )
     work_ahead(again)
     assert not again.speculations.exists()
-    page = html(operator, f"/runs/{again.pk}/")
-    assert "Stopped: only 0 of the last 2 results were used." in page
-    assert "Resume now" in page
-    path = f"/runs/{again.pk}/ahead/"
-    assert "Resume now" not in html(reviewer, f"/runs/{again.pk}/")
+    page, path = run_page(operator, again), f"/runs/{again.pk}/ahead/"
+    assert "Stopped: only 0 of the last 2 results were used." in page.text
+    assert path in page.actions
+    assert path not in run_page(reviewer, again).actions
     assert browser(reviewer).post(path).status_code == 403
     assert browser(operator).post(path).status_code == 303
-    assert "Stopped" not in html(operator, f"/runs/{again.pk}/")
+    assert "Stopped" not in run_page(operator, again).text
     work_ahead(again)
     assert again.speculations.get().state == "READY"
     # What was forgotten is still counted.

@@ -11,7 +11,7 @@ from django.test import Client
 from reviews.decisions import services
 from reviews.search.selectors import search
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.integration.reviews.decisions.test_pages import browser
+from tests.support.pages import browser
 from workflows.models import Execution, Hold, Workflow
 
 if TYPE_CHECKING:
