@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from graphrag.catalogue.selectors import tools_by_name
 from reviews.components import labels
+from reviews.templatetags.desk import dom_id
 from workflows.common import yaml_documents
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.bounded_json import BoundedJSONError, parse
@@ -20,7 +21,7 @@ from workflows.models import Workflow
 
 from . import plan_edits
 from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
-from .fields import posted_plan
+from .fields import arguments_of, posted_plan
 from .plan_edits import TOO_MANY, Edited, EditRefused
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _TEXTS = {
     "comment": 1000,
     "workflow": 20,
     "seen": 40,
+    "run": 20,
 }
 #: The fields of an exported workflow.
 _EXPORTED = ("name", "title", "description", *_OBJECTS)
@@ -47,8 +49,11 @@ class EditorDraft:
     """A workflow that is not saved yet.
 
     `workflow` is the id of the workflow to save over, `seen` its time of change when the editor
-    was opened; both are empty for a new one.  `selected` is the position of the task whose form is
-    open, or -1.  `typed` holds texts that could not be read, by the key of their field.
+    was opened; both are empty for a new one.  `run` is the id of the run that the draft was made
+    from.  `selected` is the position of the task whose form is open, or -1.  `typed` holds texts
+    that could not be read, by the key of their field.  `browsed` is the key of the argument whose
+    value browser is open, `browsed_source` the source shown there, and `focus` the id of the
+    element to focus.
     """
 
     title: str = ""
@@ -57,6 +62,7 @@ class EditorDraft:
     comment: str = ""
     workflow: str = ""
     seen: str = ""
+    run: str = ""
     plan: dict[str, Any] = field(default_factory=lambda: {"tasks": []})
     policy: dict[str, Any] = field(default_factory=lambda: dict(CAREFUL))
     inputs_schema: dict[str, Any] = field(default_factory=dict)
@@ -65,6 +71,9 @@ class EditorDraft:
     warnings: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     typed: dict[str, str] = field(default_factory=dict)
+    browsed: str = ""
+    browsed_source: str = ""
+    focus: str = ""
 
     @property
     def tasks(self) -> list[dict[str, Any]]:
@@ -129,6 +138,7 @@ def of_run(execution: Execution, plan: dict[str, Any], policy: dict[str, Any]) -
     workflow = execution.workflow
     return EditorDraft(
         title=labels.run_title(execution.title, execution.pk)[:200],
+        run=str(execution.pk),
         plan=plan,
         policy=policy,
         inputs_schema=dict(workflow.inputs_schema or {}) if workflow else {},
@@ -276,7 +286,15 @@ def operated(draft: EditorDraft, action: str) -> EditorDraft:
     if kind == "connect":
         return _edited(draft, lambda: plan_edits.connect(plan, _number(source), _number(target)))
     if kind == "disconnect":
-        return _edited(draft, lambda: plan_edits.disconnect(plan, _number(source), _number(target)))
+        ends = (_number(source), _number(target))
+        edited = _edited(draft, lambda: plan_edits.disconnect(plan, *ends))
+        # Why it is refused stands in the form of the task that reads the output.
+        return replace(edited, selected=ends[1]) if edited.plan is plan else edited
+    if kind == "browse":
+        key, _arrow, source = about.partition(">")
+        return replace(draft, browsed=key, browsed_source=source, focus="values-title")
+    if kind == "pick":
+        return _with_reference(draft, about)
     if kind == "code" and about in _CODE:
         task = {"type": "code_execution", "language": about, "code": _CODE[about], "inputs": {}}
         return _edited(draft, lambda: plan_edits.add_task(plan, task, "code"))
@@ -297,6 +315,21 @@ def _edited(draft: EditorDraft, edit: Any) -> EditorDraft:
         return draft.with_problem(refused.problem)
     warnings = (*draft.warnings, *edited.warnings)
     return replace(draft, plan=edited.plan, selected=edited.selected, warnings=warnings)
+
+
+def _with_reference(draft: EditorDraft, about: str) -> EditorDraft:
+    """Return the draft with a reference in an argument: `t1.a0>read_file>content`."""
+    key, source, select = (*about.split(">", 2), "", "")[:3]
+    at = draft.selected
+    if not 0 <= at < len(draft.tasks):
+        return draft
+    arguments = arguments_of(draft.tasks[at], schemas_of(draft.plan).get(at), f"t{at}")
+    name = next((each.name for each in arguments if each.key == key), None)
+    if name is None:
+        return draft
+    value = {"$from": source, **({"select": select} if select else {})}
+    draft = _edited(draft, lambda: plan_edits.set_argument(draft.plan, at, name, value))
+    return replace(draft, focus=dom_id(key, "select"))
 
 
 def _with_tool(draft: EditorDraft, kind: str, name: str) -> EditorDraft:

@@ -19,16 +19,27 @@ from graphrag.retrieval.search import search
 from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.plan_diff import short
 from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.dag import SOURCES
+from workflows.engine.expressions import Budget, expression_error
 from workflows.engine.permissions import NAMED
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import WorkflowChanged
-from workflows.models import Workflow
+from workflows.models import Execution, Workflow
 
 from .drafts import pretty, schemas_of
 from .editor_draft import EditorDraft
 from .fields import asked_inputs, number_text
 from .pages import conflict_context, is_about, policy_switches, target_of, task_context, tool_url
 from .rights import may_save
+from .run_values import (
+    RunValues,
+    browsed,
+    described_output,
+    last_run,
+    run_values,
+    tried_condition,
+    tried_select,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -70,8 +81,10 @@ def editor_context(
         "conflict": conflict_context(conflict) if conflict else None,
         "picture": _picture(draft, faulty),
         "tasks": tuple(_row(draft, at, faulty[at]) for at in range(len(draft.tasks))),
-        "task": _task_form(draft, schemas, open_faults),
+        "task": _with_values(user, draft, _task_form(draft, schemas, open_faults)),
         "problems": tuple(_listed(problems, draft)),
+        "title_errors": [each.message for each in problems if each.path == "title"],
+        "import_errors": [each.message for each in problems if each.path == "import"],
         "missing": tuple(_missing(draft, schemas)),
         "inputs_schema_text": _json_text(draft, "inputs_schema"),
         "default_inputs_text": _json_text(draft, "default_inputs"),
@@ -86,6 +99,8 @@ def _faults_of(at: int, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _focus(draft: EditorDraft) -> str:
+    if draft.focus:
+        return draft.focus
     return "task-title" if 0 <= draft.selected < len(draft.tasks) else "editor-title"
 
 
@@ -142,7 +157,11 @@ def _picture(draft: EditorDraft, faulty: list[list[Problem]]) -> dict[str, Any] 
         max_rows=_MAX_ROWS,
     )
     layer_of = {name: number for number, column in enumerate(columns, 1) for name in column}
-    return {"picture": picture, "nodes": tuple(_nodes(draft, picture, places, layer_of, faulty))}
+    return {
+        "picture": picture,
+        "nodes": tuple(_nodes(draft, picture, places, layer_of, faulty)),
+        "edges": tuple(_edges(picture, places)),
+    }
 
 
 def _dag_task(task: dict[str, Any]) -> DagTask:
@@ -172,6 +191,21 @@ def _nodes(
             "faulty": bool(faulty[at]),
             "label": _label(draft.tasks[at], layer_of[node.id], len(faulty[at])),
         }
+
+
+def _edges(picture: Picture, places: dict[str, int]) -> Iterable[dict[str, Any]]:
+    """Yield the edges; one edge between two drawn tasks is in the tab order."""
+    first = True
+    for edge in picture.edges:
+        source, target = places.get(edge.source), places.get(edge.target)
+        if source is None or target is None:
+            yield {"path": edge.path, "at": None}
+            continue
+        names = {"source": edge.source, "target": edge.target}
+        label = _("Connection from %(source)s to %(target)s") % names
+        at = f"{source}>{target}"
+        yield {"path": edge.path, "at": at, "label": label, "in_tab_order": first}
+        first = False
 
 
 def _label(task: dict[str, Any], layer: int, faults: int) -> str:
@@ -244,6 +278,79 @@ def _task_form(
         "targets": _targets(draft, at, ids),
         "faults": tuple(rest),
         "slots": slots,
+    }
+
+
+def _with_values(
+    user: User, draft: EditorDraft, form: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Add the results of the task's expressions over the last run, and the open value browser."""
+    if form is None:
+        return None
+    task = draft.tasks[draft.selected]
+    arguments = form["arguments"]
+    browser = next((each for each in arguments if each.key == draft.browsed), None)
+    sources = [each.source for each in arguments if each.source]
+    chosen = ""
+    if browser is not None:
+        chosen = draft.browsed_source or browser.source or _first(form["sources"])
+        sources.append(chosen)
+    if form["when"]:
+        sources += [*SOURCES, *dependencies(task)]
+    run = last_run(user, draft) if sources else None
+    values = run_values(run, {*sources}) if run else None
+    return {
+        **form,
+        "tried": _tried(task, form, values),
+        "browsed": _browser(draft, form, browser.key, chosen, values) if browser else None,
+    }
+
+
+def _first(sources: list[str]) -> str:
+    """Return the source that a value browser opens with."""
+    return sources[-1] if sources else "inputs"
+
+
+def _tried(task: dict[str, Any], form: dict[str, Any], values: RunValues | None) -> dict[str, Any]:
+    """Return the result of each expression of a task by the key of its field, or None."""
+    budget = Budget()
+    tried: dict[str, Any] = {each.key: None for each in form["arguments"]}
+    tried[f"{form['key']}.when"] = None
+    if values is None:
+        return tried
+    for each in form["arguments"]:
+        if each.source and not (each.select and expression_error(each.select)):
+            tried[each.key] = tried_select(values, each.source, each.select, budget)
+    if form["when"] and not expression_error(form["when"]):
+        tried[f"{form['key']}.when"] = tried_condition(values, form["when"], dependencies(task))
+    return tried
+
+
+def _browser(
+    draft: EditorDraft, form: dict[str, Any], key: str, source: str, values: RunValues | None
+) -> dict[str, Any]:
+    """Return the value browser of an argument, with the values of one source."""
+    known = values is not None and source in values.by_source
+    task = next((each for each in draft.tasks if each.get("id") == source), None)
+    return {
+        "key": key,
+        "source": source,
+        "sources": [
+            {"id": each, "chosen": each == source}
+            for each in (*form["sources"], "inputs", "context")
+        ],
+        "run": run_context(values.execution) if values else None,
+        "is_known": known,
+        "tree": browsed(values.by_source[source]) if values and known else (),
+        "described": described_output(task) if task and not known else (),
+    }
+
+
+def run_context(execution: Execution) -> dict[str, Any]:
+    return {
+        "id": execution.pk,
+        "at": execution.created_at,
+        "url": reverse("reviews:run", args=(execution.pk,)),
     }
 
 

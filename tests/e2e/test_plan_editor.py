@@ -15,6 +15,7 @@ from tests.e2e.test_review import Api, sign_in
 from tests.e2e.walk import EVERYTHING, MEASURE, NARROW, SIDEWAYS, WIDE
 
 NODES = "[data-node]"
+EDGES = "[data-edge]"
 #: Stops of the Tab key that no page needs in a row.
 MANY = 120
 
@@ -161,6 +162,100 @@ def test_tasks_are_connected_with_the_mouse(
     assert violations == []
 
 
+def test_connections_are_removed_by_keyboard_and_with_the_mouse(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    sign_in(page, product, "operator")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.goto(f"{product.address}/workflows/edit/")
+    for number in (1, 2, 3):
+        page.get_by_role("button", name="+ builtin.echo").click()
+        expect(page.locator(NODES)).to_have_count(number)
+    for number in (0, 1):
+        page.locator(f"#select-{number}").click()
+        expect(page.locator("#task-title")).to_be_focused()
+        page.get_by_role("button", name="Connect", exact=True).click()
+        expect(page.locator(EDGES)).to_have_count(number + 1)
+    remove = page.get_by_role("button", name="Remove connection")
+    expect(remove).to_be_hidden()
+
+    # Arrow keys move between connections; Delete removes one, and the next has the focus.
+    page.locator("h1").evaluate("element => element.focus()")
+    tab_to(page, "Connection from echo to echo_2")
+    expect(remove).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(EDGES).nth(1)).to_be_focused()
+    page.keyboard.press("Delete")
+    expect(page.locator(EDGES)).to_have_count(1)
+    expect(page.locator(EDGES).first).to_be_focused()
+    page.keyboard.press("Control+z")
+    expect(page.locator(EDGES)).to_have_count(2)
+
+    # The button does the same; Enter leads to it.
+    page.locator("h1").evaluate("element => element.focus()")
+    tab_to(page, "Connection from echo to echo_2")
+    page.keyboard.press("Enter")
+    expect(remove).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(EDGES)).to_have_count(1)
+    box = page.locator(f"{EDGES} .edge").first.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_text("Connection from echo_2 to echo_3")).to_be_visible()
+    remove.click()
+    expect(page.locator(EDGES)).to_have_count(0)
+    expect(page.locator(f"{NODES}[aria-current]")).to_be_focused()
+    assert violations == []
+
+
+def test_a_reference_is_chosen_from_a_run_and_tried_while_it_is_typed(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    sign_in(page, product, "admin")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.goto(f"{product.address}/workflows/edit/?run={finished_run(product)}")
+    page.locator("#select-1").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#task-title")).to_be_focused()
+    tab_to(page, "Browse values for ")
+    page.keyboard.press("Enter")
+    expect(page.locator("#values-title")).to_be_focused()
+    tab_to(page, "first$")
+    page.keyboard.press("Enter")
+    select = page.locator("[name='t1.a0.select']")
+    expect(select).to_be_focused()
+    expect(select).to_have_value("first")
+    expect(page.get_by_text("In run")).to_contain_text('"one"')
+    # Each pause in typing tries the expression, and the field keeps the focus.
+    page.keyboard.press("End")
+    page.keyboard.type("[")
+    expect(select).to_have_attribute("aria-invalid", "true")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("length(@)")
+    expect(page.get_by_text("In run")).to_contain_text("2")
+    expect(select).to_be_focused()
+    tab_to(page, "Run only if")
+    page.keyboard.type("echo.second == 'three'")
+    expect(page.get_by_text("false: the task is skipped")).to_be_visible()
+    page.locator("h1").evaluate("element => element.focus()")
+    page.keyboard.press("Control+z")
+    expect(page.locator("[name='t1.when']")).to_have_value("")
+    expect(page.locator("[name='t1.a0.select']")).to_have_value("length(@)")
+    assert violations == []
+
+
+def finished_run(product: Product) -> int:
+    """A run of two echoes; the second reads the whole output of the first."""
+    first = {"id": "echo", "type": "tool", "tool": "builtin.echo"}
+    second = {**first, "id": "again", "arguments": {"value": {"$from": "echo"}}}
+    first["arguments"] = {"value": {"first": "one", "second": "two"}}  # type: ignore[assignment]
+    api = Api(product, "admin", "read,run")
+    _, found = api("executions/", {"plan": {"tasks": [first, second]}})
+    until(api, found["id"], "COMPLETED")
+    return int(found["id"])
+
+
 def test_the_editor_breaks_no_rule(browser: Browser, product: Product) -> None:
     context = browser.new_context(viewport=WIDE, reduced_motion="reduce")  # type: ignore[arg-type]
     context.add_init_script(AXE_SCRIPT)
@@ -169,6 +264,9 @@ def test_the_editor_breaks_no_rule(browser: Browser, product: Product) -> None:
     page.goto(f"{product.address}/workflows/edit/?copy={release_notes(product)}")
     page.locator(NODES).nth(2).click()
     expect(page.locator("#task-title")).to_be_focused()
+    page.get_by_role("button", name=re.compile("Browse values")).first.click()
+    expect(page.locator("#values-title")).to_be_focused()
+    page.locator(EDGES).first.focus()
     faults: list[Any] = []
     for width in (WIDE["width"], NARROW):
         for scheme in ("light", "dark"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -95,16 +95,21 @@ def refusal(execution: Execution, command: object) -> str:
     return ""
 
 
-def tasks_of(execution: Execution, *, layer: int | None = None) -> list[TaskView]:
-    """Return the tasks of the present plan, or of one layer, by layer, with three queries.
+def tasks_of(
+    execution: Execution, *, layer: int | None = None, names: Collection[str] | None = None
+) -> list[TaskView]:
+    """Return the tasks of the present plan by layer, with three queries.
 
-    The cost of one layer does not depend on the length of the execution.
+    `layer` and `names` limit them to a layer and to these ids; the cost of one layer does not
+    depend on the length of the execution.
     """
     revision = revision_of(execution)
     layers = range(len(revision.layers)) if layer is None else (layer,)
     rows = TaskAttempt.objects.filter(execution=execution).order_by("attempt")
     if layer is not None:
         rows = rows.filter(task_id__in=revision.layers[layer])
+    if names is not None:
+        rows = rows.filter(task_id__in=names)
     attempts: dict[str, list[TaskAttempt]] = {}
     for row in rows:
         attempts.setdefault(row.task_id, []).append(row)
@@ -114,6 +119,7 @@ def tasks_of(execution: Execution, *, layer: int | None = None) -> list[TaskView
         _view(execution, revision, number, name, attempts.get(name, ()), held.get(name, ""))
         for number in layers
         for name in revision.layers[number]
+        if names is None or name in names
     ]
 
 

@@ -19,8 +19,12 @@ function post(options) {
   window.htmx.ajax("POST", address(), options).catch(() => undefined);
 }
 
+/** Finds the element to focus after an operation; without it the server chooses. */
+let focusAfter = null;
+
 /** Send the form with an operation, as a button of it would. */
-function operate(operation) {
+function operate(operation, after = null) {
+  focusAfter = after;
   const button = editor().querySelector("[data-operation]");
   button.value = operation;
   button.click();
@@ -28,10 +32,15 @@ function operate(operation) {
 
 // --- undo and redo --------------------------------------------------------------------------------
 
-function remember() {
+/** Keep the draft as a step.  What is typed into one field in a row is one step. */
+function remember(typed = null) {
   const draft = draftField()?.value;
   if (draft === undefined) return;
-  if (draft !== states[at]?.draft) states.splice(++at, states.length, { draft });
+  if (draft !== states[at]?.draft) {
+    if (!typed || states[at]?.typed !== typed) at += 1;
+    states.splice(at, states.length, { draft });
+  }
+  states[at].typed = typed;
   states[at].selected = selectedField().value;
   showSteps();
 }
@@ -46,12 +55,13 @@ function travel(by, said) {
   const state = states[at + by];
   if (!state) return;
   at += by;
+  const { draft, selected } = state;
   const token = editor().querySelector("[name=csrfmiddlewaretoken]").value;
   post({
     source: document.body,
     target: "#editor",
     swap: "outerHTML show:none",
-    values: { ...state, csrfmiddlewaretoken: token, action: "show" },
+    values: { draft, selected, csrfmiddlewaretoken: token, action: "show" },
   });
   announce(said);
 }
@@ -97,6 +107,44 @@ function nodeKey(event, node) {
 
 const isText = (target) => target.matches?.("input:not([type=checkbox]), textarea");
 
+const edges = () => [...document.querySelectorAll("#editor-picture [data-edge]")];
+
+function focusEdge(edge) {
+  if (!edge) return;
+  for (const each of edges()) each.setAttribute("tabindex", each === edge ? "0" : "-1");
+  edge.focus();
+}
+
+/** Show a connection as selected, with the button that removes it. */
+function selectEdge(edge) {
+  const tools = document.querySelector("[data-edge-tools]");
+  if (!tools) return;
+  for (const each of edges()) each.setAttribute("aria-pressed", String(each === edge));
+  tools.hidden = !edge;
+  if (!edge) return;
+  tools.dataset.edgeTools = edge.dataset.edge;
+  tools.querySelector("[data-edge-name]").textContent = edge.getAttribute("aria-label");
+}
+
+/** Remove a connection; the focus stays among the connections, or goes to the tasks. */
+function removeEdge(name) {
+  const place = edges().findIndex((edge) => edge.dataset.edge === name);
+  operate(`disconnect:${name}`, () => edges()[Math.min(place, edges().length - 1)] ?? selectedNode() ?? nodes()[0]);
+}
+
+function edgeKey(event, edge) {
+  const all = edges();
+  const place = all.indexOf(edge);
+  if (event.key === "ArrowRight" || event.key === "ArrowDown") focusEdge(all[place + 1]);
+  else if (event.key === "ArrowLeft" || event.key === "ArrowUp") focusEdge(all[place - 1]);
+  else if (event.key === "Home") focusEdge(all[0]);
+  else if (event.key === "End") focusEdge(all.at(-1));
+  else if (event.key === "Enter" || event.key === " ") document.querySelector("[data-remove-edge]").focus();
+  else if (event.key === "Delete" || event.key === "Backspace") removeEdge(edge.dataset.edge);
+  else return false;
+  return true;
+}
+
 function onKeydown(event) {
   if (!editor() || event.defaultPrevented || event.altKey) return;
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") {
@@ -108,7 +156,9 @@ function onKeydown(event) {
   }
   if (event.ctrlKey || event.metaKey) return;
   const node = event.target.closest?.("[data-node]");
+  const edge = event.target.closest?.("[data-edge]");
   if (node && nodeKey(event, node)) event.preventDefault();
+  else if (edge && edgeKey(event, edge)) event.preventDefault();
   else if (event.key === "Escape" && event.target.closest?.("[data-task-form]")) {
     event.preventDefault();
     focusNode(selectedNode());
@@ -156,6 +206,10 @@ function endEdge(event) {
 function onClick(event) {
   if (event.target.closest("[data-undo]")) return undo();
   if (event.target.closest("[data-redo]")) return redo();
+  const remover = event.target.closest("[data-remove-edge]");
+  if (remover) return removeEdge(remover.closest("[data-edge-tools]").dataset.edgeTools);
+  const edge = event.target.closest("[data-edge]");
+  if (edge) return focusEdge(edge);
   const node = event.target.closest("[data-node]");
   if (node && !event.target.closest("[data-handle]")) operate(`select:${node.dataset.node}`);
   return undefined;
@@ -171,20 +225,37 @@ async function readFile(field) {
   if (file) document.getElementById("import-text").value = await file.text();
 }
 
-/** A changed value is checked on the server; only its errors and the diagram come back. */
-function onChange(event) {
-  const field = event.target;
-  if (field.matches("[data-import]")) {
-    readFile(field);
-    return;
-  }
-  if (!field.form || field.form !== editor() || SILENT.includes(field.name)) return;
+/** Milliseconds without a key press after which typed text is checked. */
+const PAUSE = 400;
+let pause = 0;
+/** The field whose text is on its way to be checked. */
+let typing = null;
+
+const isChecked = (field) => Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name);
+
+/** A changed value is checked on the server; only its errors, its results and the diagram come back. */
+function check(field) {
+  clearTimeout(pause);
+  typing = isText(field) ? field.name : null;
   post({
     source: editor(),
     target: "#editor-problems",
     swap: "none",
     values: { action: "check" },
   });
+}
+
+function onChange(event) {
+  const field = event.target;
+  if (field.matches("[data-import]")) readFile(field);
+  else if (isChecked(field)) check(field);
+}
+
+function onInput(event) {
+  const field = event.target;
+  if (!isText(field) || !isChecked(field)) return;
+  clearTimeout(pause);
+  pause = setTimeout(() => isChecked(field) && check(field), PAUSE);
 }
 
 /** Mark the fields that have an error for screen readers. */
@@ -198,17 +269,31 @@ function markErrors() {
 }
 
 document.addEventListener("htmx:afterSettle", (event) => {
-  if (event.detail.target?.id === "editor") document.getElementById(editor()?.dataset.focus)?.focus();
+  if (event.detail.target?.id !== "editor") return;
+  const wanted = focusAfter?.() ?? document.getElementById(editor()?.dataset.focus);
+  focusAfter = null;
+  if (wanted?.matches("[data-edge]")) focusEdge(wanted);
+  else wanted?.focus();
+});
+document.addEventListener("htmx:beforeRequest", (event) => {
+  // An operation sends the typed text itself.
+  if (event.detail.elt?.closest?.("#editor") && event.detail.requestConfig.verb === "post") clearTimeout(pause);
 });
 document.addEventListener("htmx:afterRequest", () => {
   if (!editor()) return;
-  remember();
+  remember(typing);
+  typing = null;
   markErrors();
+});
+document.addEventListener("focusin", (event) => {
+  const edge = event.target.closest?.("[data-edge]");
+  if (edge || !event.target.closest?.("[data-edge-tools]")) selectEdge(edge);
 });
 
 document.addEventListener("keydown", onKeydown);
 document.addEventListener("click", onClick);
 document.addEventListener("change", onChange);
+document.addEventListener("input", onInput);
 document.addEventListener("pointerdown", startEdge);
 document.addEventListener("pointermove", drawEdge);
 document.addEventListener("pointerup", endEdge);

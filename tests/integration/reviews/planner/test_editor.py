@@ -12,10 +12,12 @@ import pytest
 from django.test import Client
 
 from reviews.planner import editor_pages
+from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser, Start
 from tests.support.catalogue import stock_catalogue
 from workflows.executions.definitions import save_workflow
 from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import Execution, Workflow
 
 if TYPE_CHECKING:
@@ -260,6 +262,93 @@ def test_a_run_becomes_a_workflow_without_its_secrets(
     assert (
         signed_in(make_user("ann", "reviewer")).get(f"{URL}?run={execution.pk}").status_code == 404
     )
+
+
+def ran(admin: User) -> Workflow:
+    """A workflow of read_file and parse_json, run once."""
+    wired(admin).press("save", title="Read it", hil="")
+    workflow = Workflow.objects.get()
+    started = start_execution(actor=admin, workflow=workflow, inputs={"word": "hi"})
+    assert run_to_rest(started.pk).status == "COMPLETED"
+    return workflow
+
+
+def test_a_value_of_the_last_run_becomes_a_reference(admin: User) -> None:
+    workflow = ran(admin)
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("select:1")
+    editor.press("browse:t1.a0")
+    run = Execution.objects.get()
+    assert f"Values of read_file in run {run.pk}" in editor.html
+    assert 'value="pick:t1.a0>read_file>content"' in editor.html
+    assert '"{\\"n\\": 1}"' in editor.html
+    editor.press("browse:t1.a0>inputs")
+    assert 'value="pick:t1.a0>inputs>word"' in editor.html
+    editor.press("pick:t1.a0>inputs>word", **editor.task_fields(**{"a0.source": "read_file"}))
+    assert editor.tasks[1]["arguments"] == {"text": {"$from": "inputs", "select": "word"}}
+    assert f'data-focus="{dom_id("t1.a0", "select")}"' in editor.html
+    assert editor.press("pick:t1.a9>inputs>word").status == 200
+
+
+def test_expressions_are_tried_on_the_last_run(admin: User) -> None:
+    workflow = ran(admin)
+    run = Execution.objects.get().pk
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("select:1")
+
+    def tried(**fields: str) -> dict[str, str]:
+        editor.press("check", **editor.task_fields(**fields))
+        found = re.findall(r'<p class="[^"]*"\s+id="([^"]+)"([^>]*)>(.*?)</p>', editor.html, re.S)
+        texts = {key: re.sub(r"<[^>]+>|\s+", " ", text) for key, _more, text in found}
+        return {
+            name: " ".join(texts[dom_id(f"t1.{name}", "tried")].split()) for name in ("a0", "when")
+        }
+
+    source = {"a0.source": "read_file", "a0.text": ""}
+    here = f"In run {run}:"
+    assert tried(**source, **{"a0.select": "content"})["a0"] == f'In run {run}: "{{\\"n\\": 1}}"'
+    assert tried(**source, **{"a0.select": "nope"})["a0"] == f"{here} null (nothing is there)"
+    assert "invalid type" in tried(**source, **{"a0.select": "length(`1`)"})["a0"]
+    assert (
+        "makes a value of more than"
+        in tried(**source, **{"a0.select": "|".join(["[@,@]"] * 30)})["a0"]
+    )
+    assert tried(**source, when="inputs.word == 'hi'")["when"] == f"{here} true: the task runs"
+    assert "the task is skipped" in tried(**source, when="inputs.loud")["when"]
+    assert tried(**source, when="read_file.content")["when"].endswith("the task runs")
+    # An expression that is no expression has its error once.
+    assert tried(**source, when="inputs.[")["when"] == ""
+
+
+def test_values_of_a_run_are_masked_and_only_for_those_who_see_it(
+    admin: User, make_user: MakeUser
+) -> None:
+    task = {"id": "a", "type": "tool", "tool": "builtin.echo"}
+    plan = {"tasks": [{**task, "arguments": {"value": {"password": "hunter2", "n": 1}}}]}
+    second = {**task, "id": "b", "arguments": {"value": {"$from": "a", "select": "password"}}}
+    plan["tasks"].append(second)
+    workflow = save_workflow(actor=admin, fields={"name": "w", "title": "W", "plan": plan})
+    execution = start_execution(actor=admin, workflow=workflow)
+    assert run_to_rest(execution.pk).status == "COMPLETED"
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("select:1").press("browse:t1.a0")
+    values = editor.html.partition("values-title")[2].partition("value-tree")[2]
+    assert "••••" in values
+    assert "hunter2" not in values
+    probe = {"a0.source": "a", "a0.text": "", "a0.select": "contains(password, 'hunter')"}
+    editor.press("check", **editor.task_fields(**probe))
+    assert f"In run {execution.pk}:" in " ".join(editor.html.split())
+    assert '<span class="mono">false</span>' in editor.html
+    # Somebody who does not see the run gets the tool's schema, and cannot name the run either.
+    editor.client = signed_in(make_user("rita", "reviewer"))
+    editor.draft = json.dumps({**json.loads(editor.draft), "run": str(execution.pk)})
+    editor.press("browse:t1.a0>a")
+    assert "No run of this workflow that you may see has an output yet" in editor.html
+    assert f"In run {execution.pk}" not in " ".join(editor.html.split())
+
+
+def test_without_a_run_the_schema_of_the_output_is_browsed(admin: User) -> None:
+    editor = wired(admin).press("select:1").press("browse:t1.a0")
+    assert "No run of this workflow that you may see has an output yet" in editor.html
+    assert "The tool describes its output like this" in editor.html
+    assert 'value="pick:t1.a0>read_file>content"' in editor.html
 
 
 def test_words_lead_to_the_editor(operator: User) -> None:
