@@ -11,6 +11,7 @@ from .audit import (
 )
 from .backtests import Backtest
 from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
+from .planner import PlanDraft
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NoticeKind",
     "NoticeMessage",
     "NoticePreference",
+    "PlanDraft",
     "RecordSet",
     "RecordWords",
     "ReviewClaim",

@@ -84,6 +84,11 @@ class EditorDraft:
         names = (*_TEXTS, *_OBJECTS)
         return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
 
+    def has_definition_of(self, other: EditorDraft) -> bool:
+        """Return whether a save of both drafts would store the same."""
+        names = ("title", "description", *_OBJECTS)
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def within_limit(self) -> EditorDraft:
         """Return the draft, without its tasks if they are more than a plan may have."""
         if len(self.tasks) <= MAX_TASKS:
@@ -196,7 +201,7 @@ def _wrong_field(value: Any) -> str:
 
 def posted(data: QueryDict) -> EditorDraft:
     """Return the draft that the page sent, with its fields applied."""
-    draft = _kept(data.get("draft", "")).within_limit()
+    draft = read(data.get("draft", "")).within_limit()
     number = parse_natural_number(data.get("selected", ""))
     selected = -1 if number is None or number >= len(draft.tasks) else number
     draft = replace(draft, selected=selected, **_texts(data))
@@ -205,7 +210,8 @@ def posted(data: QueryDict) -> EditorDraft:
     return _with_json_fields(draft, data)
 
 
-def _kept(text: str) -> EditorDraft:
+def read(text: str) -> EditorDraft:
+    """Return the draft of `as_json()`; an empty one for any other text."""
     try:
         value = parse(text)
     except BoundedJSONError:

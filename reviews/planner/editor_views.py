@@ -49,6 +49,7 @@ from .rights import (
     workflow_to_change_or_404,
 )
 from .run_plans import draft_of_run
+from .stored_drafts import StoredDraft, discard, keep, stored_draft
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -61,30 +62,47 @@ class EditorView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Open an empty plan, or that of `?workflow=`, `?copy=` or `?run=`."""
-        check_may_start(current_user(request))
-        return show_editor(request, _opened(request))
+        user = current_user(request)
+        check_may_start(user)
+        draft = _opened(request)
+        return show_editor(request, draft, stored=stored_draft(user, draft))
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        check_may_start(current_user(request))
+        user = current_user(request)
+        check_may_start(user)
         draft = editor_draft.posted(request.POST)
         if any(each.code == TOO_MANY for each in draft.problems):
             return show_editor(request, draft, status=422)
         action = request.POST.get("action", "")
-        if action == "connect_to":
-            action = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
+        if action == "continue_draft":
+            return _continue(request, draft)
+        if action == "discard_draft":
+            discard(user, draft)
+            return show_editor(request, draft)
         if action == "start":
             return self._start(request, draft)
         if action == "save":
             return self._save(request, draft)
         if action.startswith("overwrite:"):
             return self._save(request, replace(draft, seen=action.removeprefix("overwrite:")))
+        return self._change(request, draft, action)
+
+    def _change(self, request: HttpRequest, draft: EditorDraft, action: str) -> HttpResponse:
         if action == "import":
             text = request.POST.get("import_text", "").replace("\r\n", "\n")
-            return show_editor(request, editor_draft.imported(draft, text))
+            draft = editor_draft.imported(draft, text)
+        elif action == "connect_to":
+            connection = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
+            draft = editor_draft.operated(draft, connection)
+        else:
+            draft = editor_draft.operated(draft, action)
+        stored = _undecided(request, draft)
+        if not stored:
+            keep(current_user(request), draft)
         if action == "check" and is_htmx(request):
             context = {"e": _context(request, draft)}
             return fragment(request, "reviews/planner/_editor_checked.html", context)
-        return show_editor(request, editor_draft.operated(draft, action))
+        return show_editor(request, draft, stored=stored)
 
     def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
         problems = (*draft.problems, *_not_given(draft))
@@ -102,7 +120,8 @@ class EditorView(LoginRequiredMixin, View):
             else:
                 warn(request, run_warnings(execution))
                 return _go(request, reverse("reviews:run", args=(execution.pk,)))
-        return show_editor(request, replace(draft, problems=problems), status=422)
+        stored = _undecided(request, draft)
+        return show_editor(request, replace(draft, problems=problems), status=422, stored=stored)
 
     def _save(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
         user = current_user(request)
@@ -111,13 +130,16 @@ class EditorView(LoginRequiredMixin, View):
             try:
                 workflow = _saved(user, draft)
             except WorkflowChanged as conflict:
-                return show_editor(request, draft, status=422, conflict=conflict)
+                stored = _undecided(request, draft)
+                return show_editor(request, draft, status=422, conflict=conflict, stored=stored)
             except InvalidRequest as invalid:
                 draft = replace(draft, problems=invalid.problems)
             else:
+                if not _undecided(request, draft):
+                    discard(user, draft)
                 warn(request, workflow_warnings(workflow))
                 return _go(request, reverse("reviews:workflow", args=(workflow.pk,)))
-        return show_editor(request, draft, status=422)
+        return show_editor(request, draft, status=422, stored=_undecided(request, draft))
 
 
 def show_editor(
@@ -125,9 +147,13 @@ def show_editor(
     draft: EditorDraft,
     status: int = 200,
     conflict: WorkflowChanged | None = None,
+    stored: StoredDraft | None = None,
 ) -> HttpResponse:
-    """Render the editor, or only its form for htmx."""
-    context = {"e": _context(request, draft, conflict)}
+    """Render the editor, or only its form for htmx.
+
+    `stored` is an earlier draft that the user has neither continued nor discarded.
+    """
+    context = {"e": {**_context(request, draft, conflict), "stored": stored}}
     if is_htmx(request):
         return fragment(request, "reviews/planner/_editor.html", context, status=status)
     return page(request, "reviews/planner/editor.html", context, section="workflows", status=status)
@@ -138,6 +164,21 @@ def _go(request: HttpRequest, url: str) -> HttpResponse:
     if is_htmx(request):
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return SeeOther(url)
+
+
+def _undecided(request: HttpRequest, draft: EditorDraft) -> StoredDraft | None:
+    """Return the stored draft that the page offers, if it still does."""
+    if "stored_draft" not in request.POST:
+        return None
+    return stored_draft(current_user(request), draft)
+
+
+def _continue(request: HttpRequest, draft: EditorDraft) -> HttpResponse:
+    """Show the stored draft, with who saved its workflow meanwhile."""
+    found = stored_draft(current_user(request), draft)
+    if found is None:
+        return show_editor(request, draft)
+    return show_editor(request, found.draft, conflict=found.conflict)
 
 
 def _opened(request: HttpRequest) -> EditorDraft:

@@ -119,7 +119,7 @@ def tried_condition(values: RunValues, condition: str, needs: Collection[str]) -
     try:
         holds = condition_holds(condition, sources, Budget())
     except TaskFailed as failed:
-        return {"run": values.execution.pk, "error": str(failed)}
+        return {"run": values.execution.pk, "error": str(failed.__cause__ or failed)}
     text = _("true: the task runs") if holds else _("false: the task is skipped")
     return {"run": values.execution.pk, "text": text}
 

@@ -41,6 +41,7 @@ from reviews.planner.pages import (
     workflows_context,
 )
 from reviews.planner.rights import check_may_save, check_may_start, workflow_to_change_or_404
+from reviews.planner.stored_drafts import stored_draft
 from reviews.runs.pages import starter
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
@@ -85,7 +86,9 @@ class PlannerView(LoginRequiredMixin, View):
         if action == "overwrite":
             return self._save(request, replace(draft, seen=about))
         if action == "edit":
-            return show_editor(request, of_planner(draft))
+            opened = of_planner(draft)
+            stored = stored_draft(current_user(request), opened)
+            return show_editor(request, opened, stored=stored)
         if action == "suggest":
             draft = drafts.suggested(draft)
         elif action == "remove" and about.isascii() and about.isdigit():

@@ -230,6 +230,8 @@ const PAUSE = 400;
 let pause = 0;
 /** The field whose text is on its way to be checked. */
 let typing = null;
+/** Name and text of the field that was checked last: leaving it needs no second check. */
+let checked = "";
 
 const isChecked = (field) => Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name);
 
@@ -237,6 +239,7 @@ const isChecked = (field) => Boolean(field.form) && field.form === editor() && !
 function check(field) {
   clearTimeout(pause);
   typing = isText(field) ? field.name : null;
+  checked = `${field.name}=${field.value}`;
   post({
     source: editor(),
     target: "#editor-problems",
@@ -248,7 +251,7 @@ function check(field) {
 function onChange(event) {
   const field = event.target;
   if (field.matches("[data-import]")) readFile(field);
-  else if (isChecked(field)) check(field);
+  else if (isChecked(field) && !(isText(field) && checked === `${field.name}=${field.value}`)) check(field);
 }
 
 function onInput(event) {
@@ -270,6 +273,7 @@ function markErrors() {
 
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target?.id !== "editor") return;
+  checked = "";
   const wanted = focusAfter?.() ?? document.getElementById(editor()?.dataset.focus);
   focusAfter = null;
   if (wanted?.matches("[data-edge]")) focusEdge(wanted);

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
+from reviews.models import PlanDraft
 from reviews.planner import editor_pages
 from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser, Start
@@ -349,6 +350,57 @@ def test_without_a_run_the_schema_of_the_output_is_browsed(admin: User) -> None:
     assert "No run of this workflow that you may see has an output yet" in editor.html
     assert "The tool describes its output like this" in editor.html
     assert 'value="pick:t1.a0>read_file>content"' in editor.html
+
+
+def test_an_unsaved_draft_survives_a_reload_and_a_sign_out(admin: User) -> None:
+    editor = Editor(admin).press("select:0")
+    assert not PlanDraft.objects.exists()
+    editor.press("add:builtin.echo").press("check", **editor.task_fields(title="Say it"))
+    again = Editor(admin)
+    assert "Unsaved draft from" in again.html
+    assert again.tasks == []
+    # While the person has not decided about it, the stored draft is not replaced.
+    again.press("add:builtin.fail", stored_draft="open")
+    assert "Unsaved draft from" in again.html
+    assert [task["title"] for task in again.press("continue_draft").tasks] == ["Say it"]
+    assert "Unsaved draft from" not in again.html
+    again.press("discard_draft")
+    assert "Unsaved draft from" not in Editor(admin).html
+    # A save ends the draft.
+    editor.press("check").press("save", title="One", **editor.task_fields(**{"a0.text": "1"}))
+    assert editor.status == 204
+    assert not PlanDraft.objects.exists()
+
+
+def test_a_draft_without_changes_is_not_stored(admin: User) -> None:
+    workflow = ran(admin)
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("select:1")
+    assert not PlanDraft.objects.exists()
+    editor.press("remove:1")
+    assert PlanDraft.objects.get().workflow == workflow
+    assert "Unsaved draft from" not in Editor(admin).html
+    Editor(admin, f"?workflow={workflow.pk}").press("show")
+    assert not PlanDraft.objects.exists()
+
+
+def test_a_stored_draft_says_that_its_workflow_was_saved(
+    admin: User, make_user: MakeUser, operator: User
+) -> None:
+    workflow = ran(admin)
+    Editor(admin, f"?workflow={workflow.pk}").press("remove:1")
+    ann = make_user("ann", "admin")
+    Editor(ann, f"?workflow={workflow.pk}").press("save", title="By ann")
+    editor = Editor(admin, f"?workflow={workflow.pk}")
+    assert "The workflow was saved after this draft was begun." in editor.html
+    editor.press("continue_draft")
+    assert len(editor.tasks) == 1
+    assert "Newest version: 2 by ann." in editor.html
+    assert editor.press("save", title="Mine").status == 422
+    # Drafts of a workflow are only for those who can save it, and nobody reads another's.
+    other = Editor(operator)
+    other.draft = editor.draft
+    other.press("continue_draft").press("show")
+    assert PlanDraft.objects.get().user == admin
 
 
 def test_words_lead_to_the_editor(operator: User) -> None:
