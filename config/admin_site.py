@@ -109,16 +109,23 @@ class HoldpointAdminSite(AdminSite):
     final_catch_all_view = False
 
     def get_urls(self) -> list[URLResolver | URLPattern]:
-        """Add a page for each section.
+        """Add the plan editor and a page for each section.
 
         Django's redirect to an object's page on the site is left out: our models name that page
         in their admin, and the redirect would look up any row of any table.
         """
+        from reviews.admin.plan_editor import AdminEditor
+
         section = path("section/<slug:key>/", self.admin_view(self.section), name="section")
+        editor = path(
+            "workflows/workflow/editor/",
+            self.admin_view(AdminEditor.as_view()),
+            name="workflows_workflow_editor",
+        )
         others = [
             each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"
         ]
-        return [section, *others]
+        return [section, editor, *others]
 
     def admin_view(
         self,

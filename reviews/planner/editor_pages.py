@@ -75,7 +75,6 @@ def editor_context(
     return {
         "draft": draft,
         "draft_json": draft.as_json(),
-        "url": reverse("reviews:editor"),
         "workflow": _workflow(draft),
         "may_save": may_save(user),
         "conflict": conflict_context(conflict) if conflict else None,

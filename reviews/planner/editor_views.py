@@ -56,29 +56,35 @@ if TYPE_CHECKING:
 
 
 class EditorView(LoginRequiredMixin, View):
-    """Edit a workflow, then save it or start its plan."""
+    """Edit a workflow, then save it or start its plan.
+
+    The class attributes name this page, and the pages after a save and a start.
+    """
 
     http_method_names = ["get", "head", "post"]
+    editor_url = "reviews:editor"
+    workflow_url = "reviews:workflow"
+    run_url = "reviews:run"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Open an empty plan, or that of `?workflow=`, `?copy=` or `?run=`."""
         user = current_user(request)
         check_may_start(user)
         draft = _opened(request)
-        return show_editor(request, draft, stored=stored_draft(user, draft))
+        return self.show(request, draft, stored=stored_draft(user, draft))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         user = current_user(request)
         check_may_start(user)
         draft = editor_draft.posted(request.POST)
         if any(each.code == TOO_MANY for each in draft.problems):
-            return show_editor(request, draft, status=422)
+            return self.show(request, draft, status=422)
         action = request.POST.get("action", "")
         if action == "continue_draft":
-            return _continue(request, draft)
+            return self._continue(request, draft)
         if action == "discard_draft":
             discard(user, draft)
-            return show_editor(request, draft)
+            return self.show(request, draft)
         if action == "start":
             return self._start(request, draft)
         if action == "save":
@@ -102,7 +108,7 @@ class EditorView(LoginRequiredMixin, View):
         if action == "check" and is_htmx(request):
             context = {"e": _context(request, draft)}
             return fragment(request, "reviews/planner/_editor_checked.html", context)
-        return show_editor(request, draft, stored=stored)
+        return self.show(request, draft, stored=stored)
 
     def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
         problems = (*draft.problems, *_not_given(draft))
@@ -119,9 +125,9 @@ class EditorView(LoginRequiredMixin, View):
                 problems = invalid.problems
             else:
                 warn(request, run_warnings(execution))
-                return _go(request, reverse("reviews:run", args=(execution.pk,)))
+                return _go(request, reverse(self.run_url, args=(execution.pk,)))
         stored = _undecided(request, draft)
-        return show_editor(request, replace(draft, problems=problems), status=422, stored=stored)
+        return self.show(request, replace(draft, problems=problems), status=422, stored=stored)
 
     def _save(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
         user = current_user(request)
@@ -131,32 +137,48 @@ class EditorView(LoginRequiredMixin, View):
                 workflow = _saved(user, draft)
             except WorkflowChanged as conflict:
                 stored = _undecided(request, draft)
-                return show_editor(request, draft, status=422, conflict=conflict, stored=stored)
+                return self.show(request, draft, status=422, conflict=conflict, stored=stored)
             except InvalidRequest as invalid:
                 draft = replace(draft, problems=invalid.problems)
             else:
                 if not _undecided(request, draft):
                     discard(user, draft)
                 warn(request, workflow_warnings(workflow))
-                return _go(request, reverse("reviews:workflow", args=(workflow.pk,)))
-        return show_editor(request, draft, status=422, stored=_undecided(request, draft))
+                return _go(request, reverse(self.workflow_url, args=(workflow.pk,)))
+        return self.show(request, draft, status=422, stored=_undecided(request, draft))
 
+    def _continue(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
+        """Show the stored draft, with who saved its workflow meanwhile."""
+        found = stored_draft(current_user(request), draft)
+        if found is None:
+            return self.show(request, draft)
+        return self.show(request, found.draft, conflict=found.conflict)
 
-def show_editor(
-    request: HttpRequest,
-    draft: EditorDraft,
-    status: int = 200,
-    conflict: WorkflowChanged | None = None,
-    stored: StoredDraft | None = None,
-) -> HttpResponse:
-    """Render the editor, or only its form for htmx.
+    def show(
+        self,
+        request: HttpRequest,
+        draft: EditorDraft,
+        status: int = 200,
+        conflict: WorkflowChanged | None = None,
+        stored: StoredDraft | None = None,
+    ) -> HttpResponse:
+        """Render the editor, or only its form for htmx.
 
-    `stored` is an earlier draft that the user has neither continued nor discarded.
-    """
-    context = {"e": {**_context(request, draft, conflict), "stored": stored}}
-    if is_htmx(request):
-        return fragment(request, "reviews/planner/_editor.html", context, status=status)
-    return page(request, "reviews/planner/editor.html", context, section="workflows", status=status)
+        `stored` is an earlier draft that the user has neither continued nor discarded.
+        """
+        e = {
+            **_context(request, draft, conflict),
+            "stored": stored,
+            "url": reverse(self.editor_url),
+        }
+        if is_htmx(request):
+            return fragment(request, "reviews/planner/_editor.html", {"e": e}, status=status)
+        return self.page(request, {"e": e}, status)
+
+    def page(self, request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+        """Render the whole page."""
+        template = "reviews/planner/editor.html"
+        return page(request, template, context, section="workflows", status=status)
 
 
 def _go(request: HttpRequest, url: str) -> HttpResponse:
@@ -171,14 +193,6 @@ def _undecided(request: HttpRequest, draft: EditorDraft) -> StoredDraft | None:
     if "stored_draft" not in request.POST:
         return None
     return stored_draft(current_user(request), draft)
-
-
-def _continue(request: HttpRequest, draft: EditorDraft) -> HttpResponse:
-    """Show the stored draft, with who saved its workflow meanwhile."""
-    found = stored_draft(current_user(request), draft)
-    if found is None:
-        return show_editor(request, draft)
-    return show_editor(request, found.draft, conflict=found.conflict)
 
 
 def _opened(request: HttpRequest) -> EditorDraft:

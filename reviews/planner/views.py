@@ -32,7 +32,7 @@ from reviews.components.views import (
 from reviews.planner import drafts as drafts
 from reviews.planner.drafts import Draft
 from reviews.planner.editor_draft import of_planner
-from reviews.planner.editor_views import show_editor
+from reviews.planner.editor_views import EditorView
 from reviews.planner.pages import (
     learned_context,
     planner_context,
@@ -88,7 +88,7 @@ class PlannerView(LoginRequiredMixin, View):
         if action == "edit":
             opened = of_planner(draft)
             stored = stored_draft(current_user(request), opened)
-            return show_editor(request, opened, stored=stored)
+            return EditorView().show(request, opened, stored=stored)
         if action == "suggest":
             draft = drafts.suggested(draft)
         elif action == "remove" and about.isascii() and about.isdigit():

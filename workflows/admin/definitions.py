@@ -10,6 +10,7 @@ from django.contrib import admin, messages
 from django.http import HttpRequest
 from django.urls import reverse
 
+from workflows.executions.access import may_start
 from workflows.executions.definitions import (
     WorkflowChanged,
     definition_problems,
@@ -98,6 +99,18 @@ class WorkflowAdmin(Base):
         ("Definition", {"fields": ("plan", "policy", "inputs_schema", "default_inputs")}),
         ("History", {"fields": ("created_by", "created_at", "updated_at")}),
     )
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Offer the plan editor to users who may start runs."""
+        offers = {"may_start": may_start(request.user)}
+        return super().changelist_view(request, {**(extra_context or {}), **offers})
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> Any:
+        """Offer the plan editor to users who may start runs."""
+        context["may_start"] = may_start(request.user)
+        return super().render_change_form(request, context, **more)
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Pass the user to the form: roles limit the permission sets of a plan."""
