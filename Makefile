@@ -31,10 +31,10 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast test-long check check-types check-rest format bench screenshots messages examples clean reset scale
+.PHONY: help install run test test-fast test-long test-adapters check check-types check-rest format bench screenshots messages examples clean reset scale
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  HOLDPOINT_PORT=8001 HOLDPOINT_HOME=var2 make run    a second instance beside the first"
 	@echo "  DATABASE_URL=... REDIS_URL=... make run             your own servers, nothing embedded"
@@ -75,6 +75,21 @@ test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hou
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
 	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
 
+# Frameworks of agents; their pins contradict those of the product, so they have an environment.
+ADAPTERS := .venv-adapters
+
+$(ADAPTERS)/.installed: pyproject.toml constraints-adapters.txt $(STAMP)
+	@echo "Installing the agent frameworks into $(ADAPTERS) (about 700 MB)"
+	@$(PY) -m venv $(ADAPTERS)
+	@$(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print(*p['optional-dependencies']['adapters'], sep='\n')" > $(ADAPTERS)/adapters.txt
+	@$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints-adapters.txt -r $(ADAPTERS)/adapters.txt
+	@touch $@
+
+test-adapters: $(ADAPTERS)/.installed ## Test the adapters with the real agent frameworks (3 minutes)
+	$(ADAPTERS)/bin/python -m pytest -q -c tests/adapters/pytest.ini --rootdir=. tests/adapters
+
 # Types take as long as all the rest, so both run side by side; each says its lines in one piece.
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings
 	@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) check-types check-rest
@@ -112,7 +127,7 @@ screenshots: $(STAMP) ## Take the pictures of the documentation from a running d
 	$(PY) -m tests.e2e.screenshots
 
 clean: ## Remove .venv and caches; data in var/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset: $(STAMP) ## Remove the data below HOLDPOINT_HOME (default var/)

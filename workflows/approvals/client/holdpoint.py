@@ -246,7 +246,8 @@ class Client:
         Raises NotApproved (Rejected, ChangesRequested, Expired, Cancelled, Failed,
         AlreadyExecuted), NotDecided after `timeout` seconds, Problem, Unreachable, InvalidResponse.
         """
-        return self._approve(name, arguments, key, _Wait(timeout), more)
+        body = self.request_body(name, arguments, **more)
+        return self._approve(body, key, _Wait(timeout))
 
     async def approve_async(
         self,
@@ -258,10 +259,35 @@ class Client:
         **more: Any,
     ) -> Decision:
         """As `approve`, for asyncio; the wait has a thread of its own, which ends with the task."""
+        body, wait = self.request_body(name, arguments, **more), _Wait(timeout)
+        return await _in_thread(lambda: self._approve(body, key, wait), wait.stopped)
+
+    def decide(
+        self,
+        bodies: Mapping[str, Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+        **more: Any,
+    ) -> dict[str, Mapping[str, Any]]:
+        """Ask for all `bodies`, which an adapter made by call id; return the decisions by call id.
+
+        A decision may be a rejection, which the adapter turns into the framework's answer. `more`
+        are fields for every body, such as `risk`. Raises as `approve`, except NotApproved.
+        """
+        return self._decide_bodies(bodies, key, _Wait(timeout), more)
+
+    async def decide_async(
+        self,
+        bodies: Mapping[str, Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+        **more: Any,
+    ) -> dict[str, Mapping[str, Any]]:
+        """As `decide`, for asyncio."""
         wait = _Wait(timeout)
-        return await _in_thread(
-            lambda: self._approve(name, arguments, key, wait, more), wait.stopped
-        )
+        return await _in_thread(lambda: self._decide_bodies(bodies, key, wait, more), wait.stopped)
 
     def ask(
         self,
@@ -284,8 +310,6 @@ class Client:
         body: dict[str, Any] = {"action": action}
         if "output" in action:
             body["phase"] = "AFTER_EXECUTION"
-        if self._agent:
-            body["requested_by"] = {"agent": self._agent}
         return {**body, **{each: value for each, value in more.items() if value is not None}}
 
     def post(
@@ -308,11 +332,11 @@ class Client:
     def resubmit(
         self, approval_id: str, arguments: Mapping[str, Any], *, timeout: float | None = None
     ) -> Decision:
-        """Answer ChangesRequested with other arguments, and wait for the decision about them."""
-        wait = _Wait(timeout)
+        """Answer ChangesRequested with other arguments, and wait as `approve` does."""
+        wait, body = _Wait(timeout), {"arguments": dict(arguments)}
         path = f"{_quoted(approval_id)}/resubmit/"
-        self._send("POST", path, {"arguments": dict(arguments)}, wait, key=uuid.uuid4().hex)
-        return _approval(self._wait(approval_id, wait), arguments)
+        self._send("POST", path, body, wait, key=uuid.uuid4().hex)
+        return _approval(_checked(self._wait(approval_id, wait), {"action": body}))
 
     def cancel(self, approval_id: str, reason: str, *, timeout: float | None = 30.0) -> None:
         """Withdraw the request: reviewers no longer see it."""
@@ -341,30 +365,47 @@ class Client:
 
     # --- implementation -------------------------------------------------------------------------
 
-    def _approve(
+    def _approve(self, body: Mapping[str, Any], key: str | None, wait: _Wait) -> Decision:
+        return _approval(self._decide({"": (body, key)}, wait)[""])
+
+    def _decide_bodies(
         self,
-        name: str,
-        arguments: Mapping[str, Any],
+        bodies: Mapping[str, Mapping[str, Any]],
         key: str | None,
         wait: _Wait,
         more: Mapping[str, Any],
-    ) -> Decision:
-        body = self.request_body(name, arguments, **more)
-        sent = body["action"]["arguments"]
-        decision = self._post(body, key, wait)
+    ) -> dict[str, Mapping[str, Any]]:
+        asks = {
+            call: ({**body, **more}, None if key is None else f"{key}:{call}")
+            for call, body in bodies.items()
+        }
+        return {call: decision.body for call, decision in self._decide(asks, wait).items()}
+
+    def _decide(
+        self, asks: Mapping[str, tuple[Mapping[str, Any], str | None]], wait: _Wait
+    ) -> dict[str, Decision]:
+        """Return what was decided about each body; approvals are checked against it."""
+        pending: dict[str, Decision] = {}
+        decided: dict[str, Decision] = {}
         try:
-            if decision.status == "pending":
-                decision = self._wait(decision.id, wait)
+            for call, (body, key) in asks.items():
+                pending[call] = self._post(body, key, wait)
+            for call, (body, _) in asks.items():
+                decision = pending[call]
+                if decision.status == "pending":
+                    decision = self._wait(decision.id, wait)
+                decided[call] = _checked(decision, body)
         except NotDecided:
-            if key is None:  # nobody can continue this approval
-                self._give_up(decision.id)
+            for call in pending.keys() - decided.keys():
+                if asks[call][1] is None:  # without a key nobody can continue this approval
+                    self._give_up(pending[call].id)
             raise
-        if decision.edited and not body.get("editable", True):
-            raise InvalidResponse("the arguments were edited, but are not editable")
-        return _approval(decision, sent)
+        return decided
 
     def _post(self, body: Mapping[str, Any], key: str | None, wait: _Wait) -> Decision:
         action = body["action"]
+        if self._agent:
+            body = {"requested_by": {"agent": self._agent}, **body}
         header = uuid.uuid4().hex
         if key is not None:
             header = digest([action["name"], action["arguments"], key])
@@ -539,14 +580,23 @@ def _decision(body: dict[str, Any]) -> Decision:
     )
 
 
-def _approval(decision: Decision, requested: Mapping[str, Any]) -> Decision:
-    """Return `decision` if it is an approval of `requested`; raise otherwise."""
-    if decision.status in _ENDED:
+def _approval(decision: Decision) -> Decision:
+    """Return `decision` if it is an approval; raise otherwise."""
+    if not decision.approved:
         kind, reason = _ENDED[decision.status]
         raise kind(decision, decision.comment or reason)
-    if not decision.approved:
+    return decision
+
+
+def _checked(decision: Decision, body: Mapping[str, Any]) -> Decision:
+    """Return `decision` if it can be one about `body`."""
+    if decision.status not in {"approved", *_ENDED}:
         raise InvalidResponse(f"the status {decision.status!r} is not known to this client")
-    if not decision.edited and decision.arguments_digest != digest(dict(requested)):
+    if decision.edited and not body.get("editable", True):
+        raise InvalidResponse("a reviewer edited what is not editable")
+    fixed = not decision.edited or "output" in body["action"]
+    differs = decision.arguments_digest != digest(body["action"]["arguments"])
+    if decision.approved and fixed and differs:
         raise InvalidResponse("other arguments were approved than the ones requested")
     return decision
 
