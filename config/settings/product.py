@@ -83,6 +83,8 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         "execution_view": "reviews.runs.execution_view.shown_execution",
         "execution_revealed": "reviews.runs.execution_view.revealed_execution",
         "context_view": "reviews.runs.execution_view.shown_context",
+        # How people who may not change a workflow see its plan and default inputs: masked.
+        "definition_view": "reviews.planner.definition_view.shown_definition",
     }
 
 

@@ -24,6 +24,7 @@ from workflows.executions.definitions import restore_version, workflow_warnings
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Workflow, WorkflowVersion
 
+from .definition_view import shown_definition
 from .editor_draft import exported
 from .rights import check_may_save, may_save, workflow_or_404
 
@@ -67,9 +68,12 @@ def restore(request: HttpRequest, workflow_id: int, number: int) -> HttpResponse
 @login_required
 @require_safe
 def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
-    """Send the definition of a workflow as a YAML or JSON file."""
-    workflow = workflow_or_404(current_user(request), workflow_id)
+    """Send the definition of a workflow as a file; secrets are masked for all but admins."""
+    user = current_user(request)
+    workflow = workflow_or_404(user, workflow_id)
     definition = exported(workflow)
+    if not may_save(user):
+        definition |= shown_definition(workflow)
     if kind == "yaml":
         text, content_type = yaml_documents.dump(definition), "application/yaml"
     else:

@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from workflows.executions.access import may_start
 from workflows.executions.definitions import (
@@ -17,11 +18,13 @@ from workflows.executions.definitions import (
     lock_unchanged,
     save_workflow,
     seen_mark,
+    shown_definition,
     workflow_warnings,
 )
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor
+from .read_only import block
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[Workflow]
@@ -93,7 +96,7 @@ class WorkflowAdmin(Base):
     list_filter = ("enabled",)
     list_select_related = ("created_by",)
     search_fields = ("name", "title", "description")
-    readonly_fields = ("created_by", "created_at", "updated_at")
+    readonly_fields = ("created_by", "created_at", "updated_at", "shown_plan", "shown_inputs")
     fieldsets = (
         (None, {"fields": ("name", "title", "description", "enabled", "seen")}),
         ("Definition", {"fields": ("plan", "policy", "inputs_schema", "default_inputs")}),
@@ -111,6 +114,28 @@ class WorkflowAdmin(Base):
         """Offer the plan editor to users who may start runs."""
         context["may_start"] = may_start(request.user)
         return super().render_change_form(request, context, **more)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Workflow | None = None) -> Any:
+        """Mask secrets for those who may not change the workflow."""
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return fieldsets
+        masked = {"plan": "shown_plan", "default_inputs": "shown_inputs"}
+        return [
+            (
+                title,
+                {**options, "fields": [masked.get(str(name), name) for name in options["fields"]]},
+            )
+            for title, options in fieldsets
+        ]
+
+    @admin.display(description="plan")
+    def shown_plan(self, workflow: Workflow) -> SafeString:
+        return block(shown_definition(workflow)["plan"])
+
+    @admin.display(description="default inputs")
+    def shown_inputs(self, workflow: Workflow) -> SafeString:
+        return block(shown_definition(workflow)["default_inputs"])
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Pass the user to the form: roles limit the permission sets of a plan."""

@@ -24,7 +24,7 @@ from .etags import check_if_match, not_modified_response, workflow_etag
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .parsers import query_params, reject_query_params, validated_body
-from .permission_classes import AdminWrites, HasRole, HasScope, caller, require
+from .permission_classes import AdminWrites, HasRole, HasScope, caller, has_scope, require
 from .serializers import PlainSerializer, StrictSerializer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0
 
 
 class WorkflowRowSerializer(WorkflowModel):
-    """A workflow in a list, with its inputs."""
+    """A workflow in a list, with its inputs; secrets are masked unless the caller may change it."""
 
     id = serializers.CharField()
     created_by = serializers.SerializerMethodField()
@@ -50,6 +50,13 @@ class WorkflowRowSerializer(WorkflowModel):
             "created_by", "created_at", "updated_at",
         )  # fmt: skip
         read_only_fields: tuple[str, ...] = fields
+
+    def to_representation(self, workflow: Workflow) -> dict[str, Any]:
+        body = dict(super().to_representation(workflow))
+        if not _may_change(self.context["request"]):
+            shown = definitions.shown_definition(workflow)
+            body |= {name: value for name, value in shown.items() if name in body}
+        return body
 
     def get_created_by(self, workflow: Workflow) -> str | None:
         return workflow.created_by.get_username() if workflow.created_by else None
@@ -95,6 +102,11 @@ class EnabledSerializer(PlainSerializer):
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
 
 
+def _may_change(request: Request) -> bool:
+    """Whether the caller is an admin, with a credential that may change workflows."""
+    return access.ADMIN in access.roles_of(request.user) and has_scope(request, "admin")
+
+
 def _workflow(request: Request, name: str, *, lock: bool = False) -> Workflow:
     """Return a workflow, with `lock` locked until the transaction ends; raise Http404."""
     rows = access.workflows_for(request.user).select_related("created_by")
@@ -105,14 +117,13 @@ def _workflow(request: Request, name: str, *, lock: bool = False) -> Workflow:
     return workflow
 
 
-def _workflow_response(workflow: Workflow) -> Response:
-    headers = {"ETag": workflow_etag(workflow)}
-    return Response(WorkflowSerializer(workflow).data, headers=headers)
+def _body(request: Request, workflow: Workflow) -> dict[str, Any]:
+    return dict(WorkflowSerializer(workflow, context={"request": request}).data)
 
 
-def _saved_body(workflow: Workflow) -> dict[str, Any]:
+def _saved_body(request: Request, workflow: Workflow) -> dict[str, Any]:
     """Return the response body of a change, with warnings about the workflow's groups."""
-    body = dict(WorkflowSerializer(workflow).data)
+    body = _body(request, workflow)
     if warnings := definitions.workflow_warnings(workflow):
         body["warnings"] = warnings
     return body
@@ -160,7 +171,7 @@ class WorkflowsView(ListAPIView[Workflow]):
         require(unlimited, "This token is limited to certain workflows.")
         fields = validated_body(DefinitionSerializer, request)
         workflow = definitions.save_workflow(actor=caller(request), fields=fields)
-        text = json_text(_saved_body(workflow))
+        text = json_text(_saved_body(request, workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
         return StoredResponse(status=201, text=text, location=location)
 
@@ -179,8 +190,9 @@ class WorkflowView(APIView):
     def get(self, request: Request, name: str) -> Response:
         reject_query_params(request)
         workflow = _workflow(request, name)
-        not_modified = not_modified_response(request, workflow_etag(workflow))
-        return not_modified or _workflow_response(workflow)
+        etag = workflow_etag(workflow)
+        not_modified = not_modified_response(request, etag)
+        return not_modified or Response(_body(request, workflow), headers={"ETag": etag})
 
     @extend_schema(
         operation_id="workflows_replace",
@@ -212,7 +224,7 @@ class WorkflowView(APIView):
             saved = definitions.save_workflow(
                 actor=caller(request), fields=fields, workflow=workflow
             )
-        return Response(_saved_body(saved), headers={"ETag": workflow_etag(saved)})
+        return Response(_saved_body(request, saved), headers={"ETag": workflow_etag(saved)})
 
     @extend_schema(
         operation_id="workflows_delete",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
+from django.utils.module_loading import import_string
 
+from workflows.common.redaction import DOTS
 from workflows.common.schemas import schema_problem
 from workflows.engine.bounded_json import BoundedJSONError, check_value
 from workflows.engine.decide import Refused
@@ -85,6 +89,9 @@ def _json_problems(name: str, value: Any) -> tuple[Problem, ...]:
     except BoundedJSONError as error:
         path = f"{name}.{error.path}" if error.path else name
         return (Problem(path, "malformed", error.message),)
+    if DOTS in json.dumps(value, ensure_ascii=False):
+        message = "has the mask of a hidden value: enter the value itself"
+        return (Problem(name, "masked", message),)
     return ()
 
 
@@ -126,6 +133,12 @@ def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]
             )
         )
     return suggestion.plan
+
+
+def shown_definition(workflow: Workflow) -> dict[str, Any]:
+    """Return `plan` and `default_inputs` as people see them who may not change the workflow."""
+    shown: dict[str, Any] = import_string(settings.HOLDPOINT["definition_view"])(workflow)
+    return shown
 
 
 def save_workflow(

@@ -241,7 +241,7 @@ class Story:
         number = tell(self.admin, "mcp_servers_create", body)["id"]
         tell(self.admin, "mcp_servers_list")
         tell(self.admin, "mcp_servers_get", server_id=number)
-        tell(self.admin, "mcp_servers_change", {"args": []}, server_id=number)
+        tell(self.admin, "mcp_servers_change", {"enabled": False}, server_id=number)
         tell(self.admin, "mcp_servers_sync", server_id=number)
         tell(self.admin, "mcp_servers_delete", server_id=number)
 
