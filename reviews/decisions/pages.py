@@ -413,7 +413,7 @@ def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
         "by": record.actor,
         "sentence": _this(record),
         "at": record.reviewed_at,
-        "comment": record.comment,
+        "comment": record.shown_comment,
         "changes": diff(view.value, masked(record.modified_data, view.rules, after=view).value)
         if record.is_edited
         else (),
@@ -483,7 +483,7 @@ def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
             {
                 "round": earlier.round,
                 "by": record.actor if record else earlier.decided_by,
-                "feedback": record.comment if record else "",
+                "feedback": record.shown_comment if record else "",
                 "at": earlier.decided_at,
                 "url": reverse("reviews:decision", args=(earlier.execution_id, earlier.id)),
                 "changes": diff(before.value, view.value),

@@ -55,7 +55,7 @@ def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
         "decision_url": reverse("reviews:decision", args=(grant.execution_id, grant.hold_id)),
         "by": grant.granted_by,
         "at": grant.granted_at,
-        "why": grant.why,
+        "why": grant.shown_why,
         "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),
         "used_at": grant.last_used_at,
         "until": grant.expires_at,

@@ -12,6 +12,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.redaction import mask_secrets
+
 
 class Decision(models.TextChoices):
     """The decisions about a hold, and the withdrawal of one."""
@@ -101,6 +103,11 @@ class HumanReviewRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.get_decision_display()} {self.node_id or self.reason}"
+
+    @property
+    def shown_comment(self) -> str:
+        """The comment as people read it, with secrets masked; the signed text keeps them."""
+        return mask_secrets(self.comment)
 
 
 class RecordWords(models.Model):

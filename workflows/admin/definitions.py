@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
@@ -110,10 +110,12 @@ class WorkflowAdmin(Base):
         offers = {"may_start": may_start(request.user)}
         return super().changelist_view(request, {**(extra_context or {}), **offers})
 
-    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> Any:
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         """Offer the plan editor to users who may start runs."""
         context["may_start"] = may_start(request.user)
-        return super().render_change_form(request, context, **more)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_fieldsets(self, request: HttpRequest, obj: Workflow | None = None) -> Any:
         """Mask secrets for those who may not change the workflow."""

@@ -57,4 +57,11 @@ class GrantAdmin(ReadOnly):
     )  # fmt: skip
     list_filter = ("scope", "operation", "revoked_at")
     list_select_related = ("execution",)
-    search_fields = ("resource", "task_id", "granted_by", "why")
+    # Not by reason: a search would find the secrets that are masked in it.
+    search_fields = ("resource", "task_id", "granted_by")
+    exclude = ("why",)
+    readonly_fields = ("reason",)
+
+    @admin.display(description="why")
+    def reason(self, grant: Grant) -> str:
+        return grant.shown_why or "-"

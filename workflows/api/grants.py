@@ -45,6 +45,7 @@ class GrantSerializer(GrantModel):
     capability = serializers.SerializerMethodField()
     permissions = serializers.DictField()
     revoked_by = serializers.SerializerMethodField()
+    why = serializers.CharField(source="shown_why", help_text="Secrets in it are masked.")
 
     class Meta:
         model = Grant

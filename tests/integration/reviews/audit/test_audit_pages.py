@@ -16,6 +16,7 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.db import DatabaseError, transaction
 from django.test import Client
+from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from reviews.decisions import services
 from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.demo.people import ensure_roles
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
 
@@ -134,6 +136,37 @@ def test_an_export_repeats_its_filter_and_honours_it(decide: Decide, auditor: Us
     assert "APPROVE" in "".join(table[0])
     kept = dict(zip(table[1], table[2], strict=True))
     assert (kept["node_id"], kept["comment"]) == ("kept", "'=1+1")
+
+
+def test_a_secret_in_a_comment_is_masked_and_signed_as_it_was_written(
+    decide: Decide, auditor: User
+) -> None:
+    secret = "hunter2hunter2"
+    record = decide("kept", decision="REJECT", comment=f"not with password={secret}")
+    ensure_roles()
+    auditor.is_staff = True
+    auditor.save()
+    browse = browser(auditor)
+    changelist = reverse("admin:reviews_humanreviewrecord_changelist")
+    shown = (
+        "/history/",
+        f"/history/{record.pk}/",
+        reverse("reviews:decision", args=(record.execution_id, record.hold_id)),
+        changelist,
+        reverse("admin:reviews_humanreviewrecord_change", args=(record.pk,)),
+        "/history/export/?as=csv",
+        "/api/v1/reviews/history/",
+    )
+    for url in shown:
+        response = browse.get(url)
+        text = body(response) if response.streaming else response.content.decode()
+        assert response.status_code == 200, url
+        assert secret not in text, url
+    assert "not with password=" in browse.get(f"/history/{record.pk}/").content.decode()
+    assert b"0 audit records" in browse.get(f"{changelist}?q={secret}").content
+    record.refresh_from_db()
+    assert secret in record.comment
+    assert json.loads(export(auditor).splitlines()[1])["comment"] == record.comment
 
 
 def test_an_export_holds_only_visible_records(
