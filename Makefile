@@ -88,7 +88,7 @@ $(ADAPTERS)/.installed: pyproject.toml constraints-adapters.txt $(STAMP)
 	@touch $@
 
 test-adapters: $(ADAPTERS)/.installed ## Test the adapters with the real agent frameworks (3 minutes)
-	$(ADAPTERS)/bin/python -m pytest -q -c tests/adapters/pytest.ini --rootdir=. tests/adapters
+	DENO=$(abspath $(VENV))/bin/deno $(ADAPTERS)/bin/python -m pytest -q -c tests/adapters/pytest.ini --rootdir=. tests/adapters
 
 # Types take as long as all the rest, so both run side by side; each says its lines in one piece.
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings

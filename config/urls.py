@@ -15,6 +15,7 @@ from config.auth.sign_in import SignInView
 from config.observability.health import livez, readyz
 from config.observability.metrics import metrics
 from config.web.api_reference import RedocView
+from workflows.approvals.client_files import client_file
 
 handler400 = "config.web.error_pages.bad_request"
 handler403 = "config.web.error_pages.permission_denied"
@@ -26,6 +27,7 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
+    path("client/<path:name>", client_file, name="client-file"),
     path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

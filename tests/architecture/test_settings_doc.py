@@ -12,7 +12,7 @@ VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]+)(?:=[^`]*)?`")
 #: Variables that belong to the system or to the tests.
 FOREIGN = {"HOME", "MONTY_BIN", "NO_COLOR", "PATH", "PYTEST_XDIST_WORKER"}
 #: Credentials of a client of the product, not settings of the product.
-OF_CLIENTS = {"HOLDPOINT_TOKEN"}
+OF_CLIENTS = {"HOLDPOINT_TOKEN", "HOLDPOINT_URL"}
 
 
 def read() -> set[str]:

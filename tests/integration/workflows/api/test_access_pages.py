@@ -33,6 +33,7 @@ pytestmark = pytest.mark.django_db
 #: By the name of the address.
 ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
+    "client-file": "open",
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
     # pages
     **dict.fromkeys(
