@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -17,6 +16,8 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.pages import review_path
+from tests.support.pages import Page, browser, open_page
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
@@ -254,31 +255,21 @@ def test_rest_lists_the_change_and_accepts_a_drop(proposed: Execution, reviewer:
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def page(user: User, path: str) -> str:
-    client = Client()
-    client.force_login(user)
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
-
-
 def post(user: User, hold: Hold, **fields: Any) -> Any:
-    client = Client()
-    client.force_login(user)
     version = Execution.objects.get(pk=hold.execution_id).version
     form = {"decision": "APPROVE", "version": version, "shown": digest(hold.payload), **fields}
-    return client.post(f"/review/{hold.execution_id}/{hold.id}/", form)
+    return browser(user).post(review_path(hold), form)
 
 
 def test_the_page_shows_the_graph_and_the_list(proposed: Execution, reviewer: User) -> None:
     hold = only_hold(proposed)
-    html = page(reviewer, f"/review/{proposed.pk}/{hold.id}/")
+    page = open_page(reviewer, review_path(hold))
     _, parser = reader_and_parser(hold)
-    assert f"Dropping it also drops {parser}" in html
-    assert "Continues the run with the present plan." in html
-    assert html.count('class="node good') == 2  # the added ones in the picture
-    assert "Approve the change" in html
-    assert "Review plan change" in html
+    assert f"Dropping it also drops {parser}" in page.text
+    assert "Continues the run with the present plan." in page.text
+    assert len(page.texts(".dag .node.good")) == 2, "the added tasks in the picture"
+    assert "Approve the change" in page.names("button")
+    assert "Review plan change" in page.names("heading")
 
 
 def test_a_drop_is_confirmed(proposed: Execution, reviewer: User) -> None:
@@ -286,48 +277,43 @@ def test_a_drop_is_confirmed(proposed: Execution, reviewer: User) -> None:
     reader, parser = reader_and_parser(hold)
     first = post(reviewer, hold, keep=[reader])
     assert first.status_code == 200
-    assert f"Approve without {parser}" in first.content.decode()
+    assert f"Approve without {parser}" in Page(first).names("button")
     assert not HumanReviewRecord.objects.exists()
     second = post(reviewer, hold, keep=[reader], confirmed_drop=parser)
     assert second.status_code == 303
-    html = page(reviewer, f"/review/{proposed.pk}/{hold.id}/")
-    assert "dropped" in html
+    assert "dropped" in open_page(reviewer, review_path(hold)).text
 
 
 def test_dropping_every_task_is_explained_and_not_sent(proposed: Execution, reviewer: User) -> None:
     answer = post(reviewer, only_hold(proposed), comment="keep me")
     assert answer.status_code == 422
-    html = answer.content.decode()
-    assert "Nothing of the change is left" in html
-    assert "keep me" in html
+    page = Page(answer)
+    assert "Nothing of the change is left" in page.text
+    assert page.value("#comment") == "keep me"
 
 
 def test_the_timeline_leads_to_the_proposal_and_to_the_change(
     proposed: Execution, reviewer: User, operator: User
 ) -> None:
     hold = only_hold(proposed)
-    run = page(operator, f"/runs/{proposed.pk}/")
-    assert "rules proposes a new plan" in run
-    assert f"/review/{proposed.pk}/{hold.id}/" in run
+    run = open_page(operator, f"/runs/{proposed.pk}/")
+    assert "rules proposes a new plan" in run.text
+    assert review_path(hold) in run.links
     decide(hold, reviewer)
     run_to_rest(proposed.pk)
-    run = page(operator, f"/runs/{proposed.pk}/")
-    assert f"/runs/{proposed.pk}/plan/2/" in run
-    change = page(operator, f"/runs/{proposed.pk}/plan/2/")
-    assert "parse XML files" in change
-    assert "builtin.parse_xml" in change
-    assert "the agent" in change
-    assert "approved by reviewer" in change
-    assert f"/review/{proposed.pk}/{hold.id}/" in change
+    change_path = f"/runs/{proposed.pk}/plan/2/"
+    assert change_path in open_page(operator, f"/runs/{proposed.pk}/").links
+    change = open_page(operator, change_path)
+    for words in ("parse XML files", "builtin.parse_xml", "the agent", "approved by reviewer"):
+        assert words in change.text
+    assert review_path(hold) in change.links
 
 
 def test_an_unknown_or_invisible_change_is_404(
     proposed: Execution, reviewer: User, make_user: MakeUser
 ) -> None:
     for user, number in ((reviewer, 2), (reviewer, 1), (make_user("nobody"), 2)):
-        client = Client()
-        client.force_login(user)
-        assert client.get(f"/runs/{proposed.pk}/plan/{number}/").status_code == 404
+        open_page(user, f"/runs/{proposed.pk}/plan/{number}/", status=404)
 
 
 def test_masked_secrets_of_a_plan_change_do_not_alter_it(
@@ -352,13 +338,10 @@ def test_masked_secrets_of_a_plan_change_do_not_alter_it(
     assert {"arguments.value.files", "arguments.value.password"} <= {
         each.dotted for each in changed["changes"]
     }
-    text = page(reviewer, f"/review/{hold.execution_id}/{hold.id}/")
+    html = open_page(reviewer, review_path(hold)).html
     for secret in ("new-mail-word", "changed-word", "first-word"):
-        assert secret not in text
+        assert secret not in html
 
 
 def page_context(user: User, hold: Hold) -> dict[str, Any]:
-    client = Client()
-    client.force_login(user)
-    found: dict[str, Any] = client.get(f"/review/{hold.execution_id}/{hold.id}/").context["d"]
-    return dict(found["plan_review"])
+    return dict(browser(user).get(review_path(hold)).context["d"]["plan_review"])

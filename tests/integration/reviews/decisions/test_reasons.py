@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 
 from reviews.components import reasons
 from reviews.decisions.rights import NotAllowed
@@ -13,7 +12,9 @@ from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import DeniedAttempt
 from reviews.runs.timeline import entry
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.pages import review_path
 from tests.support.groups import group_of
+from tests.support.pages import open_page
 from workflows.engine.events import CommandRefused, dump_event, load_event
 from workflows.engine.reasons import Reason, reason_fields
 from workflows.models import ExecutionEvent, Hold
@@ -42,9 +43,7 @@ def in_german(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decision_page(user: User, hold: Hold) -> str:
-    client = Client()
-    client.force_login(user)
-    return client.get(f"/review/{hold.execution_id}/{hold.pk}/").content.decode()
+    return open_page(user, review_path(hold)).text
 
 
 def sampled(sample: float) -> dict[str, Any]:
@@ -82,10 +81,8 @@ def test_a_skipped_review_stores_code_and_parameters(
     assert event.payload["why"].startswith("sampled out by the task's own rule")
     assert event.payload["why_code"] == "rule_sampled_out"
     assert event.payload["why_params"]["rule"] == {"code": "rule_of_task", "params": {}}
-    client = Client()
-    client.force_login(operator)
-    page = client.get(f"/runs/{run.pk}/").content.decode()
-    assert "nicht in der Stichprobe: eigene Regel der Aufgabe" in page
+    page = open_page(operator, f"/runs/{run.pk}/")
+    assert "nicht in der Stichprobe: eigene Regel der Aufgabe" in page.text
 
 
 def test_a_denied_attempt_stores_code_and_parameters_and_its_page_translates_them(
@@ -106,9 +103,7 @@ def test_a_denied_attempt_stores_code_and_parameters_and_its_page_translates_the
     attempt = DeniedAttempt.objects.get()
     assert attempt.reason == "You started this run, so somebody else has to approve it."
     assert (attempt.code, attempt.reason_code) == ("four_eyes", "shaped_by_start")
-    client = Client()
-    client.force_login(make_user("auditor", "auditor"))
-    assert "Eigener Lauf." in client.get("/history/denied/").content.decode()
+    assert "Eigener Lauf." in open_page(make_user("auditor", "auditor"), "/history/denied/").text
 
 
 def test_a_refused_command_stores_code_and_parameters_and_the_timeline_translates_them(
@@ -145,6 +140,4 @@ def test_a_refused_permission_and_an_ended_run_store_code_and_parameters(
     assert run.error_params == {"task": "a"}
     aborted = ExecutionEvent.objects.get(execution=run, kind="execution_aborted")
     assert entry(aborted)["sentence"].endswith("a abgelehnt")
-    page = Client()
-    page.force_login(reviewer)
-    assert "a abgelehnt" in page.get(f"/runs/{run.pk}/").content.decode()
+    assert "a abgelehnt" in open_page(reviewer, f"/runs/{run.pk}/").text

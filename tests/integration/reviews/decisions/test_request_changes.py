@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,6 +22,7 @@ from reviews.insights import statistics as insights_statistics
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.decisions.test_withdrawal import at_once, end_undo_time
+from tests.support.pages import Page, browser, open_page
 from workflows.executions.jobs import advance, run_to_rest
 from workflows.executions.selectors import messages_of
 from workflows.models import Execution, Hold
@@ -290,32 +289,33 @@ def test_rest_names_the_field_and_accepts_other_formats(start: Start, reviewer: 
 def test_the_page_requests_changes_shows_rounds_and_the_limit(start: Start, reviewer: User) -> None:
     execution = start(drafting(max_change_requests=1))
     hold = only_hold(execution)
-    client = Client()
-    client.force_login(reviewer)
-    page = reverse("reviews:decision", args=(execution.pk, hold.id))
-    text = client.get(page).content.decode()
-    assert 'value="REQUEST_CHANGES"' in text
-    assert "If you request changes" in text
+    client = browser(reviewer)
+    path = reverse("reviews:decision", args=(execution.pk, hold.id))
+    page = open_page(reviewer, path)
+    assert "REQUEST_CHANGES" in page.answers("decision")
+    assert "If you request changes" in page.text
     body = {"version": execution.version, "decision": "REQUEST_CHANGES", "comment": " "}
-    assert client.post(page, body).status_code == 422
-    done = client.post(page, {**body, "comment": "shorter & <b>"}, follow=True)
-    assert "reviewer requested changes to this" in done.content.decode()
+    assert client.post(path, body).status_code == 422
+    done = client.post(path, {**body, "comment": "shorter & <b>"}, follow=True)
+    assert "reviewer requested changes to this" in Page(done).text
     second = next_hold(execution)
-    text = client.get(reverse("reviews:decision", args=(execution.pk, second.id))).content.decode()
-    assert "reviewer requested changes" in text
-    assert "shorter &amp; &lt;b&gt;" in text
-    assert page in text
-    assert "Changes in the next attempt" in text
-    assert "Changes were requested once, the limit." in text
-    assert 'value="REQUEST_CHANGES"' not in text
-    rows = client.get(reverse("reviews:history"), {"decision": "REQUEST_CHANGES"}).content.decode()
-    # The task's name stands out, so the sentence has marks in it.
-    assert re.search(r"reviewer requested changes to\s*(<[^>]+>)?draft", rows)
+    page = open_page(reviewer, reverse("reviews:decision", args=(execution.pk, second.id)))
+    assert page.texts("blockquote") == ["shorter & <b>"]
+    assert path in page.links
+    for words in (
+        "reviewer requested changes",
+        "Changes in the next attempt",
+        "Changes were requested once, the limit.",
+    ):
+        assert words in page.text
+    assert "REQUEST_CHANGES" not in page.answers("decision")
+    listed = open_page(reviewer, f"{reverse('reviews:history')}?decision=REQUEST_CHANGES")
+    assert "reviewer requested changes to draft" in listed.text
     record = history.records(reviewer).get()
-    shown = client.get(reverse("reviews:record", args=(record.pk,))).content.decode()
-    assert "it was sent back, and the task ran again" in shown
-    story = client.get(reverse("reviews:run", args=(execution.pk,))).content.decode()
-    assert "reviewer requested changes to" in story
+    shown = open_page(reviewer, reverse("reviews:record", args=(record.pk,)))
+    assert "it was sent back, and the task ran again" in shown.text
+    run = open_page(reviewer, reverse("reviews:run", args=(execution.pk,)))
+    assert "reviewer requested changes to draft" in run.text
     scope = insights_statistics.Scope(
         reviewer, insights_statistics.Period.of(7, today=record.reviewed_at.date())
     )

@@ -17,7 +17,8 @@ from reviews.decisions.masking import mark
 from reviews.models import HumanReviewRecord, SecretReveal
 from tests.integration.reviews.audit.test_audit_pages import verify
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.integration.reviews.queue.test_queue import browser
+from tests.integration.reviews.pages import review_path
+from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.models import Hold
 from workflows.permissions.tokens import create_token
 
@@ -37,10 +38,6 @@ def hold(start: Start) -> Hold:
     """A hold whose payload has two secrets; the task before it gave one as well."""
     first = echo("login", {"session_id": PASSWORD})
     return only_hold(start(first, {**echo("send", VALUE, phase=BEFORE), "depends_on": ["login"]}))
-
-
-def page_of(hold: Hold) -> str:
-    return f"/review/{hold.execution_id}/{hold.id}/"
 
 
 def reveal(user: User, place: str, number: int, **headers: Any) -> Any:
@@ -83,28 +80,32 @@ def test_no_page_has_a_secret_before_it_is_revealed(
 ) -> None:
     for user in (reviewer, auditor):
         client = browser(user)
-        for url in (page_of(hold), f"{page_of(hold)}status/", f"/runs/{hold.execution_id}/"):
+        for url in (
+            review_path(hold),
+            f"{review_path(hold)}status/",
+            f"/runs/{hold.execution_id}/",
+        ):
             assert secretless(client.get(url).content.decode()), url
-    text = browser(reviewer).get(page_of(hold)).content.decode()
-    assert "2 values are masked" in text
-    assert text.count("Reveal<") >= 2
-    assert "Graz" in text
+    page = open_page(reviewer, review_path(hold))
+    assert "2 values are masked" in page.text
+    reveals = [each for each in page.names("button") if each.startswith("Reveal ")]
+    assert {"Reveal value.password", "Reveal value.note"} <= set(reveals)
+    assert "Graz" in page.html
     record = decided(reviewer, hold, edits={"value": {**VALUE, "city": "Linz"}})
     for url in (
         f"/history/{record.pk}/",
-        page_of(hold),
+        review_path(hold),
         f"/runs/{hold.execution_id}/",
         "/history/",
         f"/runs/{hold.execution_id}/compare/{hold.execution_id}/",
     ):
-        text = browser(auditor).get(url).content.decode()
-        assert secretless(text), url
-    assert "Linz" in browser(auditor).get(f"/history/{record.pk}/").content.decode()
+        assert secretless(open_page(auditor, url).html), url
+    assert "Linz" in open_page(auditor, f"/history/{record.pk}/").text
 
 
 def test_a_workflow_can_declare_secrets(start: Start, reviewer: User) -> None:
     run = start(echo("a", VALUE, phase=BEFORE), policy={"secrets": ["value.city"]})
-    assert "Graz" not in browser(reviewer).get(page_of(only_hold(run))).content.decode()
+    assert "Graz" not in open_page(reviewer, review_path(only_hold(run))).html
 
 
 # --- revealing ------------------------------------------------------------------------------------
@@ -114,23 +115,22 @@ def test_a_reveal_is_recorded_before_the_value_is_returned(
     hold: Hold, reviewer: User, auditor: User
 ) -> None:
     number = numbers(hold)["value.password"]
-    answer = reveal(reviewer, f"hold:{hold.id}", number, headers={"HX-Request": "true"})
-    assert (answer.status_code, PASSWORD in answer.content.decode()) == (200, True)
+    answer = reveal(reviewer, f"hold:{hold.id}", number, headers=HTMX)
+    assert answer.status_code == 200
+    assert PASSWORD in Page(answer).text
     assert answer["Cache-Control"] == "no-store"
     whole = reveal(auditor, f"task:{hold.execution_id}:login:output", 1)
-    assert "<html" in whole.content.decode()
-    assert PASSWORD in whole.content.decode()
+    assert Page(whole).is_whole
+    assert PASSWORD in Page(whole).text
     kept = SecretReveal.objects.order_by("id").values_list("actor", "place", "path", "source")
     assert list(kept) == [
         ("reviewer", f"hold:{hold.id}", "value.password", "web"),
         ("auditor", f"task:{hold.execution_id}:login:output", "session_id", "web"),
     ]
-    told = browser(auditor).get("/history/reveals/").content.decode()
-    assert "value.password" in told
-    assert PASSWORD not in told
-    assert "reviewer revealed <b>value.password</b> of the payload" in told
-    aside = browser(reviewer).get(page_of(hold)).content.decode()
-    assert "reviewer revealed value.password of the payload" in aside
+    reveals = open_page(auditor, "/history/reveals/")
+    assert PASSWORD not in reveals.html
+    for page in (reveals, open_page(reviewer, review_path(hold))):
+        assert "reviewer revealed value.password of the payload" in page.text
     for change in (SecretReveal.objects.all().delete, lambda: SecretReveal.objects.update(path="")):
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
             change()
@@ -139,12 +139,12 @@ def test_a_reveal_is_recorded_before_the_value_is_returned(
 def test_users_who_cannot_decide_see_only_the_mask(
     hold: Hold, operator: User, make_user: MakeUser
 ) -> None:
-    answer = reveal(operator, f"hold:{hold.id}", 1, headers={"HX-Request": "true"})
+    answer = reveal(operator, f"hold:{hold.id}", 1, headers=HTMX)
     assert answer.status_code == 403
-    assert "auditors" in answer.content.decode()
-    page = browser(operator).get(page_of(hold)).content.decode()
-    assert "values are masked" in page
-    assert "/reveal/" not in page
+    assert "auditors" in Page(answer).text
+    page = open_page(operator, review_path(hold))
+    assert "values are masked" in page.text
+    assert "/reveal/" not in page.actions
     stranger = make_user("stranger", "legal")
     assert reveal(stranger, f"hold:{hold.id}", 1).status_code == 404
     assert not SecretReveal.objects.exists()
@@ -210,11 +210,11 @@ def post(user: User, hold: Hold, value: dict[str, Any], **more: str) -> Any:
         "confirmed": "yes",
         **more,
     }
-    return browser(user).post(page_of(hold), data)
+    return browser(user).post(review_path(hold), data)
 
 
 def shown_value(hold: Hold, user: User) -> dict[str, Any]:
-    found = browser(user).get(page_of(hold)).context["d"]["original_json"]
+    found = browser(user).get(review_path(hold)).context["d"]["original_json"]
     value: dict[str, Any] = json.loads(found)["value"]
     return value
 
@@ -257,7 +257,7 @@ def test_a_mask_moved_to_another_field_is_refused(hold: Hold, reviewer: User) ->
     answer = post(reviewer, hold, {**shown, "city": shown["password"]})
     assert answer.status_code == 422
     assert secretless(answer.content.decode())
-    assert "value.city" in answer.content.decode()
+    assert [each.path for each in answer.context["d"]["errors"]] == ["value.city"]
     assert not HumanReviewRecord.objects.exists()
 
 
@@ -306,6 +306,6 @@ def test_similar_decisions_show_no_secret_of_another_run(start: Start, reviewer:
     old = only_hold(start(echo("send", VALUE, phase=BEFORE)))
     decided(reviewer, old, edits={"value": {**VALUE, "password": "theirs", "city": "Wien"}})
     new = only_hold(start(echo("send", {**VALUE, "password": "mine-alone"}, phase=BEFORE)))
-    text = browser(reviewer).get(f"{page_of(new)}precedents/").content.decode()
-    assert "theirs" not in text
-    assert "mine-alone" not in text
+    page = open_page(reviewer, f"{review_path(new)}precedents/")
+    assert "theirs" not in page.html
+    assert "mine-alone" not in page.html

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings
-from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
@@ -23,6 +22,7 @@ from tests.integration.reviews.decisions.test_withdrawal import (
     end_undo_time,
     take_back,
 )
+from tests.support.pages import HTMX, Page, browser, open_page
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -63,15 +63,13 @@ def test_history_and_insights_count_withdrawals(start: Start, reviewer: User) ->
     hold = only_hold(execution)
     decide(hold, reviewer)
     record = take_back(hold, reviewer).record
-    client = Client()
-    client.force_login(reviewer)
-    page = client.get(reverse("reviews:history"), {"decision": "WITHDRAW"}).content.decode()
-    assert "reviewer withdrew the approval of " in page
-    assert "1 decision" in page
-    shown = client.get(reverse("reviews:record", args=(record.pk,))).content.decode()
-    assert reverse("reviews:record", args=(record.withdraws_id,)) in shown
-    before = client.get(reverse("reviews:record", args=(record.withdraws_id,))).content.decode()
-    assert "the decision was withdrawn before the run continued" in before
+    listed = open_page(reviewer, f"{reverse('reviews:history')}?decision=WITHDRAW")
+    assert "reviewer withdrew the approval of " in listed.text
+    assert "1 decision" in listed.text
+    withdrawn = reverse("reviews:record", args=(record.withdraws_id,))
+    assert withdrawn in open_page(reviewer, reverse("reviews:record", args=(record.pk,))).links
+    before = open_page(reviewer, withdrawn)
+    assert "the decision was withdrawn before the run continued" in before.text
     today = record.reviewed_at.date()
     scope = insights_statistics.Scope(reviewer, insights_statistics.Period.of(7, today=today))
     assert insights_statistics.tally(scope).total == 0, "what was taken back is no decision"
@@ -121,29 +119,28 @@ def test_rest_shows_the_withdrawal(start: Start, reviewer: User) -> None:
 
 
 def test_the_policy_sets_the_undo_time(start: Start, reviewer: User) -> None:
-    client = Client()
-    client.force_login(reviewer)
+    client = browser(reviewer)
     execution = start(echo("a", phase=BEFORE), policy={"undo_seconds": 600})
     hold = only_hold(execution)
     place = (execution.pk, hold.id)
     page = reverse("reviews:decision", args=place)
     answer = client.post(page, {"version": execution.version, "decision": "APPROVE"}, follow=True)
-    text = answer.content.decode()
-    assert 'data-undo="decision"' in text
-    assert "the run continues in" in text
-    back = client.post(reverse("reviews:withdraw", args=place), follow=True).content.decode()
-    assert "data-approve" in back
-    assert "reviewer withdrew the approval" in back
-    late = client.post(reverse("reviews:withdraw", args=place), HTTP_HX_REQUEST="true")
+    withdraw = reverse("reviews:withdraw", args=place)
+    assert withdraw in Page(answer).actions
+    assert "the run continues in" in Page(answer).text
+    back = Page(client.post(withdraw, follow=True))
+    assert "APPROVE" in back.answers("decision")
+    assert "reviewer withdrew the approval" in back.text
+    late = client.post(withdraw, headers=HTMX)
     assert late.status_code == 409
-    assert "data-undo-error" in late.content.decode()
+    assert len(Page(late).names("alert")) == 1
     execution.refresh_from_db()
     client.post(page, {"version": execution.version, "decision": "APPROVE"})
     end_undo_time(hold)
     withdrawal.settle_due()
-    text = client.get(page).content.decode()
-    assert "data-no-undo" in text
-    assert "data-undo=" not in text
+    decided = open_page(reviewer, page)
+    assert "can no longer be undone" in decided.text
+    assert withdraw not in decided.actions
 
 
 def test_the_setting_is_the_default_undo_time(start: Start, reviewer: User, settings: Any) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.queue.test_queue import BEFORE, api, browser, waiting
+from tests.integration.reviews.queue.test_queue import BEFORE, api, waiting
+from tests.support.pages import Page, browser
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def test_bulk_decisions_are_withdrawn_together(
     theirs = browser(reviewer2).post(
         "/review/bulk/", {"action": "withdraw", "hold": [*undo["holds"]]}
     )
-    assert theirs.content.decode().count('data-done="no"') == 2
+    assert [row["done"] for row in theirs.context["rows"]] == [False, False]
     back = client.post("/review/bulk/", {"action": "withdraw", "hold": [*undo["holds"], picked[0]]})
-    text = back.content.decode()
-    assert "2 decisions undone, 1 unchanged." in text
-    assert "can no longer be undone" in text
+    assert back.context["summary"] == "2 decisions undone, 1 unchanged."
+    assert Page(back).names("status") == ["2 decisions undone, 1 unchanged."]
+    assert "can no longer be undone" in back.context["rows"][2]["message"]
     assert back.context["undo"] is None
     assert two.holds.filter(status=Hold.Status.OPEN).count() == 2
     records = HumanReviewRecord.objects.filter(execution=two)

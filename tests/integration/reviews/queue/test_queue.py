@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from channels.db import database_sync_to_async
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
@@ -22,6 +21,7 @@ from reviews.queue import bulk, claims, presence, saved_views, selectors
 from reviews.queue.filters import RISKS, parse_queue_filters, risk_of
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.sockets.test_sockets import bearer, joined, session, socket, take
+from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Execution, Hold
@@ -37,12 +37,6 @@ BEFORE = "BEFORE_EXECUTION"
 
 def waiting(start: Start, name: str = "a", **review: Any) -> Hold:
     return only_hold(start(echo(name, phase=BEFORE, **review)))
-
-
-def browser(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def api(user: User) -> APIClient:
@@ -112,9 +106,8 @@ def test_an_invalid_filter_is_named(start: Start, reviewer: User) -> None:
     waiting(start)
     answer = browser(reviewer).get("/review/?risk=purple&sort=backwards&q=%00")
     assert answer.status_code == 200
-    text = answer.content.decode()
-    assert "“risk” was ignored" in text
-    assert "“sort” was ignored" in text
+    assert [each.path for each in answer.context["filter_errors"]] == ["q", "risk", "sort"]
+    assert len(Page(answer).names("alert")) == 3
     assert len(answer.context["rows"]) == 1
     refused = api(reviewer).get("/api/v1/reviews/pending/?risk=purple")
     assert refused.status_code == 422
@@ -174,14 +167,17 @@ def test_claim_buttons_of_the_page(start: Start, reviewer: User, reviewer2: User
     hold = waiting(start)
     url = f"/review/{hold.execution_id}/{hold.id}/"
     client = browser(reviewer)
-    assert 'value="claim"' in client.get(url).content.decode()
-    answer = client.post(f"{url}claim/", {"action": "claim"}, headers={"HX-Request": "true"})
-    assert "Claimed by you" in answer.content.decode()
+    assert "claim" in open_page(reviewer, url).answers("action")
+    answer = client.post(f"{url}claim/", {"action": "claim"}, headers=HTMX)
+    assert "release" in Page(answer).answers("action")
+    assert "Claimed by you" in Page(answer).text
     other = browser(reviewer2)
-    assert "reviewer has claimed this" in other.get(url).content.decode()
-    late = other.post(f"{url}claim/", {"action": "claim"}, headers={"HX-Request": "true"})
+    claimed = open_page(reviewer2, url)
+    assert "reviewer has claimed this" in claimed.text
+    assert "claim" not in claimed.answers("action")
+    late = other.post(f"{url}claim/", {"action": "claim"}, headers=HTMX)
     assert late.status_code == 409
-    assert "Somebody else has claimed this." in late.content.decode()
+    assert Page(late).names("alert") == ["Somebody else has claimed this."]
     assert other.post(f"{url}claim/", {"action": "assign", "to": "reviewer2"}).status_code == 303
     assert ReviewClaim.objects.get().user == reviewer2
     assert other.post(f"{url}claim/", {"action": "release"}).status_code == 303
@@ -199,8 +195,8 @@ def test_viewers_are_shown_to_others_and_expire(
     assert browser(reviewer2).post(f"{url}looking/").status_code == 204
     assert presence.viewers_of([hold.id], but=reviewer.pk) == {hold.id: ["reviewer2"]}
     assert presence.viewers_of([hold.id], but=reviewer2.pk) == {}
-    assert "reviewer2 is viewing" in browser(reviewer).get(url).content.decode()
-    assert "reviewer2 is viewing" in browser(reviewer).get("/review/").content.decode()
+    assert "reviewer2 is viewing" in open_page(reviewer, url).text
+    assert "reviewer2 is viewing" in open_page(reviewer, "/review/").text
     browser(reviewer2).post(f"{url}looking/", {"leave": "yes"})
     assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
 
@@ -370,8 +366,8 @@ def test_bulk_in_the_browser(start: Start, reviewer: User, reviewer2: User) -> N
         assert answer.status_code == code
     assert HumanReviewRecord.objects.filter(source="bulk", reviewer=reviewer).count() == 2
     garbage = client.post("/review/bulk/", {"action": "claim", "hold": ["\0", "x@-1"]})
-    assert garbage.content.decode().count('data-done="no"') == 2
-    assert json.dumps("reviewer2") not in garbage.content.decode()
+    assert [row["done"] for row in garbage.context["rows"]] == [False, False]
+    assert "reviewer2" not in Page(garbage).html
 
 
 def test_bulk_and_assign_over_rest(start: Start, reviewer: User, reviewer2: User) -> None:
@@ -434,7 +430,7 @@ def test_a_late_edit_is_shown_beside_the_decision(
         assert [cell["value"] for cell in rows["value.both"]["cells"]] == [1, 2, 3]
         together = json.loads(answer.context["d"]["conflict"]["together"])
         assert together == {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 2}}
-        assert "Your text beside what was decided" in answer.content.decode()
+        assert "Your text beside what was decided" in Page(answer).text
     assert HumanReviewRecord.objects.count() == records
     unedited = browser(reviewer).post(url, {**fields, "edits_json": "", "confirmed": "yes"})
     assert unedited.context["d"]["conflict"] is None
@@ -466,7 +462,7 @@ def test_similar_decisions_are_listed_and_their_edit_can_be_reused(
     near = page.context["similar_decisions"]
     assert "path" in near[0]["reuse"]
     assert json.loads(near[0]["reuse"]) == {"value": {"path": "b.md", "mode": "a"}}
-    assert "Use this edit" in page.content.decode()
+    assert "Use this edit" in Page(page).names("button")
     assert browser(make_user("stranger", "legal")).get(url).status_code == 404
 
 
@@ -478,10 +474,9 @@ def test_the_starter_may_reject_in_bulk_and_not_approve(start: Start, make_user:
     hold = only_hold(start(echo("a", phase=BEFORE), actor=starter))
     url = f"/review/{hold.execution_id}/{hold.id}/"
     client = browser(starter)
-    page = client.get(url).content.decode()
-    assert "You cannot approve this, but you can reject it." in page
-    assert 'value="REJECT"' in page
-    assert 'value="APPROVE"' not in page
+    page = open_page(starter, url)
+    assert "You cannot approve this, but you can reject it." in page.text
+    assert page.answers("decision") == {"REJECT"}
     fields = {"version": str(hold.execution.version), "comment": "my mistake"}
     assert client.post(url, {**fields, "decision": "APPROVE"}).status_code == 403
     assert client.post(url, {**fields, "decision": "REJECT"}).status_code == 303
