@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth import get_user_model
 
+from reviews.decisions import services
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.executions.jobs import run_to_rest
@@ -83,3 +84,17 @@ def echo(name: str, value: Any = "text", *, phase: str = "", **review: Any) -> d
 def only_hold(execution: Execution) -> Hold:
     """The one open hold of an execution."""
     return execution.holds.get(status=Hold.Status.OPEN)
+
+
+def decide(
+    hold: Hold, user: User, decision: str = "APPROVE", *, source: str = "test", **fields: Any
+) -> services.DecisionResult:
+    """Decide a hold, by default at the version that its execution has now."""
+    if "version" not in fields:
+        executions = Execution.objects.filter(pk=hold.execution_id)
+        fields["version"] = executions.values_list("version", flat=True).get()
+    return services.decide(
+        services.DecisionRequest(
+            hold_id=hold.pk, user=user, decision=decision, source=source, **fields
+        )
+    )

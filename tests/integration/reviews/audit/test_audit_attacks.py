@@ -23,10 +23,9 @@ from django.test import Client
 
 from reviews.audit import chain_anchors, signing
 from reviews.audit.chain import GENESIS, record_hash, record_text
-from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import VERIFIER, as_owner
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.support.processes import end, wait_for
 from tests.support.processes import start as start_process
 from tests.support.webhook_receiver import Receiver, receiving
@@ -50,16 +49,7 @@ def heads_file(settings: Any, tmp_path: Path) -> Path:
 
 def decided(start: Start, reviewer: User, name: str) -> Execution:
     hold = only_hold(start(echo(name, phase="BEFORE_EXECUTION")))
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            comment="fine",
-            source="web",
-        )
-    )
+    decide(hold, reviewer, comment="fine", source="web")
     return run_to_rest(hold.execution_id)
 
 
@@ -491,15 +481,7 @@ def test_the_verifier_states_what_a_masked_row_guarantees(
     start: Start, reviewer: User, auditor: User, tmp_path: Path
 ) -> None:
     hold = only_hold(start(echo("a", {"password": "hunter2"}, phase="BEFORE_EXECUTION")))
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            source="web",
-        )
-    )
+    decide(hold, reviewer, source="web")
     code, said = check(exported(auditor), tmp_path, "--key", signing.public_key())
     assert code == 0, said
     assert "What they show is not compared with the digests here" in said

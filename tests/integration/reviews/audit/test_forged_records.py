@@ -17,9 +17,8 @@ from config.database.roles import grant
 from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
 from reviews.audit.chain import record_hash, record_text
 from reviews.audit.records import record_content
-from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -43,15 +42,7 @@ def app_role() -> str:
 @pytest.fixture
 def decided(start: Start, reviewer: User) -> HumanReviewRecord:
     hold = only_hold(start(echo("a", phase="BEFORE_EXECUTION")))
-    result = services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            source="web",
-        )
-    )
+    result = decide(hold, reviewer, source="web")
     return result.record
 
 

@@ -14,9 +14,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -73,16 +72,7 @@ def three(start: Start, reviewer: User) -> list[HumanReviewRecord]:
     """Three decisions, oldest first."""
     for name in "abc":
         hold = only_hold(start(echo(name, phase="BEFORE_EXECUTION")))
-        services.decide(
-            services.DecisionRequest(
-                hold_id=hold.id,
-                user=reviewer,
-                decision="APPROVE",
-                version=hold.execution.version,
-                comment="fine",
-                source="web",
-            )
-        )
+        decide(hold, reviewer, comment="fine", source="web")
     return list(HumanReviewRecord.objects.order_by("id"))
 
 

@@ -17,7 +17,7 @@ from reviews.backtests.totals import headline
 from reviews.decisions import services
 from reviews.models import Backtest, HumanReviewRecord
 from reviews.queue import claims
-from tests.integration.reviews.conftest import MakeUser, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, decide, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
@@ -61,11 +61,7 @@ class Past:
             claims.claim(hold_id=hold.id, user=self.reviewer)
         given = {"decision": "APPROVE", **answer}
         version = hold.execution.version
-        services.decide(
-            services.DecisionRequest(
-                hold_id=hold.id, user=self.reviewer, version=version, source="web", **given
-            )
-        )
+        decide(hold, self.reviewer, version=version, source="web", **given)
         return hold
 
     def expired(self, value: Any) -> Hold:
@@ -180,11 +176,7 @@ def test_a_quorum_is_one_review(past: Past, auditor: User, reviewer2: User) -> N
     pair = past.make("pair", echo_of("a", "AFTER_EXECUTION", quorum=2))
     hold = past.decided(1, workflow=pair)
     hold.refresh_from_db()
-    execution = Execution.objects.get(pk=hold.execution_id)
-    services.decide(services.DecisionRequest(
-        hold_id=hold.id, user=reviewer2, version=execution.version, source="web", decision="REJECT",
-        comment="no",
-    ))  # fmt: skip
+    decide(hold, reviewer2, "REJECT", source="web", comment="no")
     report = done(auditor, pair, SMALL).report
     assert report["spared"] == {"approved": 0, "edited": 0, "rejected": 1, "expired": 0}
 

@@ -20,10 +20,9 @@ from mcp import Client as McpClient
 
 from reviews.audit.chain import verify_chain
 from reviews.audit.records import canonical_text
-from reviews.decisions import services
 from reviews.decisions.withdrawal import settle_due
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.http_server import running
 from workflows.api.client import Client, Problem
 from workflows.engine.bounded_json import digest
@@ -399,15 +398,7 @@ def _finished(scene: Scene, people: list[User]) -> Execution:
     execution = run_to_rest(scene.execution.pk)
     while hold := execution.holds.filter(status="OPEN").first():
         user = next(each for each in people if each.get_username() not in hold.approvals)
-        services.decide(
-            services.DecisionRequest(
-                hold_id=hold.pk,
-                user=user,
-                decision="APPROVE",
-                version=execution.version,
-                source="test",
-            )
-        )
+        decide(hold, user)
         execution = run_to_rest(execution.pk)
     return execution
 
@@ -422,17 +413,7 @@ def test_an_approval_with_undo_changes_only_the_edited_fields(
     start: Start, reviewer: User, change: dict[str, Any], output: Any
 ) -> None:
     execution = _at_node(start, AFTER)
-    answer = services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(execution).pk,
-            user=reviewer,
-            decision="APPROVE",
-            version=execution.version,
-            source="test",
-            undo_seconds=600,
-            **change,
-        )
-    )
+    answer = decide(only_hold(execution), reviewer, undo_seconds=600, **change)
     assert answer.edited is (output is None)
     Hold.objects.filter(execution=execution).update(undo_until="2020-01-01T00:00Z")
     assert settle_due() == 1

@@ -17,7 +17,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord, ReviewClaim
 from reviews.queue import claims, selectors
 from reviews.queue.filters import QueueFilters
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
@@ -85,30 +85,14 @@ def test_a_decided_hold_does_not_expire(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE, timeout_seconds=3600))
     hold = only_hold(execution)
     assert not services.expire(hold.id)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=execution.version,
-            source="t",
-        )
-    )
+    decide(hold, reviewer)
     assert not services.expire(hold.id)
     assert not services.expire("no-such-hold")
 
 
 def test_layers_are_signed(start: Start, reviewer: User) -> None:
     execution = start(echo("a"), policy={"hil": {"enabled": True}})
-    services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(execution).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=execution.version,
-            source="test",
-        )
-    )
+    decide(only_hold(execution), reviewer)
     assert run_to_rest(execution.pk).status == "COMPLETED"
     assert HumanReviewRecord.objects.get().reason == "layer_approval"
 
@@ -137,15 +121,7 @@ def test_a_decision_ends_the_claim_and_needs_none(
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     claims.claim(hold_id=hold.id, user=reviewer)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer2,
-            decision="APPROVE",
-            version=execution.version,
-            source="t",
-        )
-    )
+    decide(hold, reviewer2)
     assert not ReviewClaim.objects.exists()
     with pytest.raises(Conflict):
         claims.claim(hold_id=hold.id, user=reviewer)
@@ -163,15 +139,7 @@ def test_the_tabs_list_their_holds(
     free = only_hold(start(echo("free", phase=BEFORE)))
     only_hold(start(echo("others", phase=BEFORE, groups=["legal"])))
     claims.claim(hold_id=claimed.id, user=reviewer2)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(voted).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=voted.version,
-            source="test",
-        )
-    )
+    decide(only_hold(voted), reviewer)
     viewer = selectors.Viewer(reviewer)
     listed = {
         tab: [hold.task_id for hold in selectors.queue(viewer, tab)] for tab in selectors.TABS
@@ -216,15 +184,7 @@ def test_a_command_over_rest_is_recorded_as_a_decision(
 
 def approve_one(start: Start, reviewer: User) -> Execution:
     execution = start(echo("a", phase=BEFORE))
-    services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(execution).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=execution.version,
-            source="test",
-        )
-    )
+    decide(only_hold(execution), reviewer)
     return execution
 
 

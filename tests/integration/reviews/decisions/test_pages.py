@@ -9,7 +9,7 @@ import pytest
 
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import decision_fields, post_decision, review_path
 from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.executions.jobs import run_to_rest
@@ -206,15 +206,7 @@ def test_a_late_decision_preserves_its_text(
 ) -> None:
     hold, client = only_hold(paused), browser(reviewer)
     form = decision_fields(Page(client.get(review_path(hold))))
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer2,
-            decision="APPROVE",
-            version=paused.version,
-            source="test",
-        )
-    )
+    decide(hold, reviewer2)
     mine = {**form, "decision": "APPROVE", "confirmed": "yes", "j:/value": '"mine"'}
     answer = client.post(review_path(hold), {**mine, "comment": "my words"}, headers=HTMX)
     assert answer.status_code == 409
@@ -295,15 +287,7 @@ def test_the_timeline_covers_the_whole_run(paused: Execution, reviewer: User) ->
         "a waits for the reviewer group"
     ]
     assert b"data-socket" in run.content
-    services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(paused).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=paused.version,
-            source="test",
-        )
-    )
+    decide(only_hold(paused), reviewer)
     run_to_rest(paused.pk)
     part = open_page(reviewer, path, **HTMX)
     assert not part.is_whole
@@ -351,16 +335,7 @@ def test_a_run_is_steered_by_commands(paused: Execution, operator: User, reviewe
 
 
 def test_history_filters_and_the_record(paused: Execution, reviewer: User, auditor: User) -> None:
-    result = services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(paused).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=paused.version,
-            edits={"value": "short"},
-            source="test",
-        )
-    )
+    result = decide(only_hold(paused), reviewer, edits={"value": "short"})
     run_to_rest(paused.pk)
     client, path = browser(auditor), f"/history/{result.record.pk}/"
     assert path in open_page(auditor, "/history/?decision=APPROVE").links

@@ -15,7 +15,7 @@ from reviews.decisions import services
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.pages import Page, browser, open_page
 from workflows.engine.bounded_json import digest
@@ -66,15 +66,6 @@ def proposed(start: Start, folder: Path) -> Execution:
 def added(hold: Hold) -> list[str]:
     assert isinstance(hold.payload, dict)
     return sorted(hold.payload["added"])
-
-
-def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> Any:
-    version = Execution.objects.get(pk=hold.execution_id).version
-    return services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
-        )
-    )
 
 
 def ran(execution: Execution) -> set[str]:

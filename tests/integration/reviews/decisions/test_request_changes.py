@@ -15,12 +15,12 @@ from rest_framework.test import APIClient
 from reviews.audit import history
 from reviews.audit.chain import verify_chain
 from reviews.audit.records import canonical_text
-from reviews.decisions import services, withdrawal
+from reviews.decisions import withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.insights import statistics as insights_statistics
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.integration.reviews.decisions.test_withdrawal import at_once, end_undo_time
 from tests.support.pages import Page, browser, open_page
 from workflows.executions.jobs import advance, run_to_rest
@@ -66,9 +66,7 @@ def say(hold: Hold, user: User, decision: str = "REQUEST_CHANGES", **more: Any) 
     given: dict[str, Any] = {"version": version, "source": "test", **more}
     if decision == "REQUEST_CHANGES":
         given.setdefault("comment", "shorter")
-    return services.decide(
-        services.DecisionRequest(hold_id=hold.id, user=user, decision=decision, **given)
-    )
+    return decide(hold, user, decision, **given)
 
 
 def next_hold(execution: Execution) -> Hold:

@@ -12,11 +12,10 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 
 from reviews.audit.signing import public_key
-from reviews.decisions import services
 from reviews.decisions.masking import mark
 from reviews.models import HumanReviewRecord, SecretReveal
 from tests.integration.reviews.audit.test_audit_pages import verify
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.models import Hold
@@ -65,11 +64,7 @@ def browser_token(hold: Hold) -> Client:
 def decided(user: User, hold: Hold, **answer: Any) -> HumanReviewRecord:
     hold.execution.refresh_from_db()
     answer = {"decision": "APPROVE", "source": "web", **answer}
-    return services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id, user=user, version=hold.execution.version, **answer
-        )
-    ).record
+    return decide(hold, user, **answer).record
 
 
 # --- what pages show ------------------------------------------------------------------------------

@@ -9,32 +9,22 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from reviews.decisions import services, withdrawal
+from reviews.decisions import withdrawal
 from reviews.models import Notice, NoticeMessage, ReviewClaim
 from reviews.notifications import inbox, journal_consumer, notice_text, sweeper_hooks
 from reviews.notifications.preferences import KINDS, save_preferences
 from reviews.queue import claims
-from tests.integration.reviews.conftest import MakeUser, Start, echo
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
 from workflows.journal.event_log import ReadWatermark
-from workflows.models import EventCursor, ExecutionEvent, Hold
+from workflows.models import EventCursor, ExecutionEvent
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-
-def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> None:
-    hold.refresh_from_db()
-    version = hold.execution.events.count()
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.pk, user=user, decision=decision, version=version, source="test", **more
-        )
-    )
 
 
 def test_only_deciders_are_notified(

@@ -13,7 +13,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.queue import extensions
 from tests.integration.reviews.api.test_api import Api
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.models import CommandLog, Execution, Hold
@@ -85,15 +85,7 @@ def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, review
 
 def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=paused.version,
-            source="test",
-        )
-    )
+    decide(hold, reviewer)
     with pytest.raises(Conflict) as refused:
         extend(hold, reviewer)
     assert refused.value.code == "decided"

@@ -12,14 +12,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord, ReviewClaim, ReviewPresence, SavedView
 from reviews.queue import bulk, claims, presence, saved_views, selectors
 from reviews.queue.filters import RISKS, parse_queue_filters, risk_of
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.sockets.test_sockets import bearer, joined, session, socket, take
 from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.engine.policy import TriggerPhase
@@ -291,15 +290,7 @@ def chosen(*holds: Hold) -> list[bulk.SelectedHold]:
 def test_each_hold_gets_its_own_result_and_record(start: Start, reviewer: User) -> None:
     fine, risky, done = waiting(start, "fine"), waiting(start, "risky"), waiting(start, "done")
     Hold.objects.filter(pk=risky.pk).update(critical=True)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=done.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=done.execution.version,
-            source="web",
-        )
-    )
+    decide(done, reviewer, source="web")
     picked = [*chosen(fine, risky, done), bulk.SelectedHold("no-such", 1)]
     request = bulk.Request(action="approve", comment="all alike")
     outcomes = bulk.apply_to_all(chosen=picked, request=request, user=reviewer)
@@ -400,15 +391,12 @@ def test_a_late_edit_is_shown_beside_the_decision(
     hold = only_hold(start(echo("a", {"kept": 1, "both": 1, "mine": 1, "theirs": 1}, phase=BEFORE)))
     url = f"/review/{hold.execution_id}/{hold.id}/"
     version = hold.execution.version
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer2,
-            decision="APPROVE",
-            version=version,
-            edits={"value": {"kept": 1, "both": 2, "mine": 1, "theirs": 2}},
-            source="web",
-        )
+    decide(
+        hold,
+        reviewer2,
+        version=version,
+        edits={"value": {"kept": 1, "both": 2, "mine": 1, "theirs": 2}},
+        source="web",
     )
     written = {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 1}}
     fields = {
@@ -445,16 +433,12 @@ def test_similar_decisions_are_listed_and_their_edit_can_be_reused(
     payloads = ({"path": "a.md", "mode": "w"}, {"other": "thing"})
     for payload in payloads:
         past = only_hold(start(echo("a", payload, phase=BEFORE)))
-        services.decide(
-            services.DecisionRequest(
-                hold_id=past.id,
-                user=reviewer,
-                decision="APPROVE",
-                version=past.execution.version,
-                edits={"value": {**payload, "mode": "a"}},
-                comment="append",
-                source="web",
-            )
+        decide(
+            past,
+            reviewer,
+            edits={"value": {**payload, "mode": "a"}},
+            comment="append",
+            source="web",
         )
     hold = only_hold(start(echo("a", {"path": "b.md", "mode": "w"}, phase=BEFORE)))
     url = f"/review/{hold.execution_id}/{hold.id}/precedents/"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews.decisions import services
-from tests.integration.reviews.conftest import MakeUser
+from tests.integration.reviews.conftest import MakeUser, decide
 from tests.integration.workflows.executions import files_server
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
@@ -129,11 +128,7 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     (hold,) = held.holds.filter(status=Hold.Status.OPEN)
     assert hold.reason == "replan_review"
     assert set(held.attempts.values_list("task_id", flat=True)) == {"folder", "log"}
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id, user=reviewer, decision="APPROVE", version=held.version, source="test"
-        )
-    )
+    decide(hold, reviewer)
     done = run_to_rest(held.pk)
     assert done.status == "COMPLETED", done.error
     assert done.attempts.get(task_id=name).layer == done.attempts.get(task_id="json").layer == 1

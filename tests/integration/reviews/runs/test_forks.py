@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reviews.decisions import services
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import Abort, UpdateState
 from workflows.executions.jobs import run_to_rest
@@ -86,15 +85,7 @@ def test_a_finished_run_offers_its_last_useful_checkpoint(
 ) -> None:
     offer = "Fork from here… after layer 2"
     assert offer not in run_page(operator, paused).names("link")
-    services.decide(
-        services.DecisionRequest(
-            hold_id=only_hold(paused).id,
-            user=reviewer,
-            decision="APPROVE",
-            version=paused.version,
-            source="test",
-        )
-    )
+    decide(only_hold(paused), reviewer)
     run_to_rest(paused.pk)
     page = run_page(operator, paused)
     assert offer in page.names("link")

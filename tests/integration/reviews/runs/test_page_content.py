@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
-from reviews.decisions import services
 from reviews.insights import statistics
 from reviews.insights.statistics import Period, Scope
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.support.pages import open_page
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution
@@ -67,15 +66,7 @@ def test_a_workflow_names_the_layers_that_need_approval(
 
 def approve(user: User, execution: Execution, **answer: Any) -> None:
     hold = only_hold(execution)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=user,
-            version=hold.execution.version,
-            source="web",
-            **{"decision": "APPROVE", **answer},
-        )
-    )
+    decide(hold, user, source="web", **{"decision": "APPROVE", **answer})
 
 
 def test_a_layer_is_no_tool(start: Start, reviewer: User, auditor: User) -> None:

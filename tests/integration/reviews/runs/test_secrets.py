@@ -10,9 +10,8 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from graphrag.models import Tool
-from reviews.decisions import services
 from reviews.decisions.masking import mark
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.integration.reviews.queue.test_queue import api
 from tests.support.pages import Page, browser, open_page
 from workflows.executions.jobs import run_to_rest
@@ -117,16 +116,7 @@ def test_an_edit_in_the_timeline_is_masked_like_its_payload(
     if how == "schema":
         schema = {"type": "object", "properties": {"value": CITY}}
         Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            edits={"value": {"city": "Linz"}},
-            source="test",
-        )
-    )
+    decide(hold, reviewer, edits={"value": {"city": "Linz"}})
     page = open_page(reviewer, f"/runs/{hold.execution_id}/")
     assert "hold_decided" in page.text
     assert "Linz" not in page.html

@@ -18,7 +18,7 @@ from django.test import Client
 from config.asgi import application
 from reviews.decisions import services
 from reviews.sockets import broadcasts
-from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
@@ -101,15 +101,7 @@ async def in_thread(function: Any, *args: Any, **kwargs: Any) -> Any:
 def approve(execution: Execution, user: User) -> None:
     hold = only_hold(execution)
     execution.refresh_from_db()
-    services.decide(
-        services.DecisionRequest(
-            hold_id=hold.id,
-            user=user,
-            decision="APPROVE",
-            version=execution.version,
-            source="test",
-        )
-    )
+    decide(hold, user)
 
 
 def events_of(execution: Execution, after: int = 0) -> list[dict[str, Any]]:
