@@ -165,6 +165,12 @@ def retry_while_busy(hold_id: str, attempt: Callable[[], T]) -> T:
     raise conflict(hold_id, "busy", Reason("run_is_busy"))
 
 
+def _logged(error: Exception) -> Reason | str:
+    if isinstance(error, NotAllowed | Conflict):
+        return error.reason
+    return str(error) or Reason("hold_not_visible")
+
+
 @contextmanager
 def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
     """Log a refusal from the block after its transaction has been rolled back."""
@@ -182,7 +188,7 @@ def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[N
                 kind=kind,
                 actor=name,
                 source=source,
-                reason=str(error) or "not visible to this person",
+                reason=_logged(error),
                 outcome="invalid" if isinstance(error, ReviewInvalid) else "refused",
             )
         raise

@@ -187,7 +187,7 @@ def submit_posted(request: HttpRequest, execution: Execution) -> str:
     else:
         if result.failure:
             text = _("The plan was not changed: %(reason)s")
-            messages.warning(request, text % {"reason": result.failure})
+            messages.warning(request, text % {"reason": render_reason(result.failure)})
         # Jump to the submitted command, in the timeline or the queue.
         return "#queued" if result.outcome == "queued" else f"#e{result.version}"
     return ""

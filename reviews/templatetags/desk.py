@@ -24,6 +24,7 @@ from django.utils.translation import ngettext
 from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_text
 from reviews.components.number_formatting import decimal, short_day
+from reviews.components.reasons import render_stored
 
 register = template.Library()
 
@@ -195,6 +196,12 @@ def clock(
 def at_least(number: int) -> str:
     """Format a count limited by COUNTED for a badge: `12`, `1,000+`."""
     return short_count(number)
+
+
+@register.filter
+def reason_text(row: object, name: str) -> str:
+    """Return the stored sentence `name` of a row in the active language."""
+    return render_stored(row, name)
 
 
 @register.filter

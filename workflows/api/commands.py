@@ -149,7 +149,7 @@ def _perform(
             version=version,
         )
         if result.failure:
-            return StoredResponse(status=409, text=json_text({"failure": result.failure}))
+            return StoredResponse(status=409, text=json_text({"failure": str(result.failure)}))
         outcome = result.outcome
     body = {"outcome": outcome, "version": result.version, "status": result.status, **extra}
     return StoredResponse(status=200 if outcome == "applied" else 202, text=json_text(body))

@@ -31,6 +31,7 @@ from workflows.engine.permissions import (
     is_private_host,
     parse_address,
 )
+from workflows.engine.reasons import Reason
 from workflows.permissions import deny_list
 
 Resolver = Callable[[str, int], Sequence[str]]
@@ -66,12 +67,12 @@ class NetworkForbidden(NetworkFailed):
     """The address is denied for everyone; no grant can allow it."""
 
 
-def _denied_everywhere(host: str, port: int, address: IPAddress) -> str:
+def _denied_everywhere(host: str, port: int, address: IPAddress) -> Reason | None:
     return deny_list.address_problem(address, port)
 
 
-ConnectionProblem = Callable[[str, int, IPAddress], str]
-"""(host, port, address) -> why nothing may connect there, or ""."""
+ConnectionProblem = Callable[[str, int, IPAddress], Reason | None]
+"""(host, port, address) -> why nothing may connect there, or None."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ def _check_denied(call: _Call, target: _Target, addresses: Iterable[IPAddress]) 
         if problem:
             raise NetworkForbidden(f"{target.resource}: {problem}")
     if deny_list.is_metadata_name(target.host):
-        raise NetworkForbidden(deny_list.host_problem(target.host, target.port))
+        raise NetworkForbidden(str(deny_list.host_problem(target.host, target.port)))
 
 
 def _may_connect(grants: PermissionSet, target: _Target, address: IPAddress) -> bool:

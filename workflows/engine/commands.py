@@ -243,7 +243,10 @@ class RevisePlan(_Command):
     kind: Literal["revise_plan"] = "revise_plan"
     requirement: str
     plan: Plan | None = None
+    # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
     error: str = ""
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
     # Values for the new tasks; merged into the execution's context.
     available_context: dict[str, Any] = {}
     # Added task → {"tool", "confidence", "reasons"}.

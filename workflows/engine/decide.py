@@ -523,7 +523,14 @@ def _(command: cmd.Replan, state: ExecutionState, ctx: DecisionContext) -> Itera
 def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     check_replan(state, ctx)
     if command.plan is None:
-        return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
+        return [
+            ev.ReplanFailed(
+                requirement=command.requirement,
+                error=command.error,
+                error_code=command.error_code,
+                error_params=command.error_params,
+            )
+        ]
     if change_between(ctx.revision.plan, command.plan).is_empty:
         return [
             ev.ReplanFailed(

@@ -6,6 +6,7 @@ from . import events as ev
 from .commands import Replan, RevisePlan
 from .decide import DecisionContext, decide
 from .ports import Planner, Ports, Run
+from .reasons import reason_fields
 from .task_errors import TaskFailed
 
 
@@ -39,7 +40,8 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
             inputs=run.inputs,
         )
     except TaskFailed as failure:
-        return RevisePlan(requirement=command.new_requirement, error=failure.message)
+        fields = reason_fields("error", failure.reason or failure.message)
+        return RevisePlan(requirement=command.new_requirement, **fields)
     return RevisePlan(
         requirement=command.new_requirement,
         plan=found.plan,

@@ -169,6 +169,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "delivery_pending": gettext_noop("This delivery is already pending."),
     "endpoint_blocked": gettext_noop("Nothing is sent to this endpoint: %(reason)s."),
     "endpoint_parked": gettext_noop("it is parked, because %(problem)s"),
+    "receiver_gone": gettext_noop("the receiver answered 410 Gone: it accepts no more messages"),
+    "tries_failed": gettext_noop("%(failures)s tries in a row failed, the last with: %(error)s"),
+    "secret_unreadable": gettext_noop("%(error)s; rotate the secret, then resume"),
     "endpoint_disabled": gettext_noop("it is disabled"),
     "endpoint_owner_disabled": gettext_noop("its owner's account is disabled"),
     "endpoint_owner_roles": gettext_noop("its owner's roles no longer allow webhooks"),
@@ -210,6 +213,28 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "You started or changed the run that this one is a fork of, so somebody else has to "
         "approve it."
     ),
+    # What the deny list says.
+    "denied_path": gettext_noop("%(path)s belongs to the host, and no permission reaches it"),
+    "denied_path_below": gettext_noop(
+        "%(path)s holds %(denied)s, which belongs to the host: no permission reaches it"
+    ),
+    "denied_unresolved_path": gettext_noop("%(path)s cannot be resolved: %(error)s"),
+    "denied_metadata_name": gettext_noop(
+        "%(host)s is a metadata service of the host, and no permission reaches it"
+    ),
+    "denied_loopback": gettext_noop(
+        "%(host)s is a service of this machine, and no permission reaches it "
+        "(HOLDPOINT_LOOPBACK_TARGETS names the exceptions)"
+    ),
+    "denied_address": gettext_noop(
+        "%(address)s is a device or metadata address of the host, and no permission reaches it"
+    ),
+    "denied_database": gettext_noop(
+        "%(host)s is a database of this installation, and no permission reaches it"
+    ),
+    "denied_variable": gettext_noop(
+        "%(name)s belongs to this installation and is never handed out"
+    ),
     "grant_denied": gettext_noop("Nobody can grant this: %(problem)s."),
     "folder_grant_needs_operator": gettext_noop(
         "It asks for a folder and everything below. Only an operator or an admin can grant that; "
@@ -236,6 +261,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "run_moved_on": gettext_noop("The run has moved on since you looked."),
     "run_is_busy": gettext_noop("The run is being moved on right now. Try again in a moment."),
     "run_is_busy_now": gettext_noop("The run is being moved on. Try again."),
+    "hold_not_visible": gettext_noop("not visible to this person"),
     "hold_is_closed": gettext_noop("This hold is no longer open."),
     "claimed_by_other": gettext_noop("Somebody else has claimed this."),
     "hold_without_deadline": gettext_noop("This review has no deadline; it waits anyway."),
@@ -286,6 +312,12 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "adds_task": gettext_noop("add the task %(task)s"),
     "changes_inputs": gettext_noop("change the inputs of %(task)s"),
     "plan_unchanged": gettext_noop("The planner found nothing to change in the plan."),
+    "no_tool_fits": gettext_noop("No tool fits the requirement."),
+    "nearest_tools": gettext_noop("%(problem)s Nearest tools: %(tools)s."),
+    "plan_needs_inputs": gettext_noop(
+        "the new tasks need %(inputs)s; give it as available_context"
+    ),
+    "plan_invalid": gettext_noop("the new plan cannot be run: %(error)s"),
     "replanned": gettext_noop("replan: %(requirement)s"),
     # What a timeout, a rejection or a lost worker causes.
     "nobody_decided": gettext_noop("nobody decided in time"),
@@ -318,6 +350,9 @@ class Reason:
     def text(self) -> str:
         """The sentence in English."""
         return self.render(str)
+
+    def __str__(self) -> str:
+        return self.text
 
     def render(self, translate: Callable[[str], str]) -> str:
         """Return the sentence; `translate` maps an English template to another language."""

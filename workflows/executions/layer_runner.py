@@ -126,7 +126,10 @@ class _Running:
             denied = deny_list.problem_of(need.requested.difference(need.current))
             if denied:
                 # No one may grant it, so the task fails instead of opening a hold.
-                return TaskResult(self.call, Failure(_clean(denied), duration, logs=need.logs))
+                params = {name: _clean(str(value)) for name, value in denied.params.items()}
+                reason = Reason(denied.code, params)
+                failed = Failure(reason.text, duration, logs=need.logs, reason=reason)
+                return TaskResult(self.call, failed)
             return TaskResult(self.call, need)
         except TaskFailed as failure:
             message, logs = _clean(failure.message), _clean(failure.logs)

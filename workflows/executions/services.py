@@ -29,6 +29,7 @@ from workflows.engine.plan_validation import PlanInvalid, Problem, validation_pr
 from workflows.engine.policy import Policy, ReviewRules
 from workflows.engine.policy_floor import Change
 from workflows.engine.ports import Busy, Ports, Run, StaleVersion
+from workflows.engine.reasons import Reason, load_reason, reason_fields
 from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from workflows.permissions import capabilities
@@ -67,7 +68,7 @@ class CommandResult:
     version: int
     status: str
     #: Why the planner found no new plan, if an applied replan changed nothing.
-    failure: str = ""
+    failure: Reason | str = ""
 
 
 def ports() -> Ports:
@@ -258,7 +259,7 @@ def submit_command(
             kind=command.kind,
             actor=actor,
             source=source,
-            reason=str(error),
+            reason=error.reason if isinstance(error, Refused) else str(error),
             outcome="invalid" if isinstance(error, InvalidRequest) else "refused",
         )
         raise
@@ -348,13 +349,16 @@ def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: st
     return True
 
 
-def _replan_failure(run: Run) -> str:
+def _replan_failure(run: Run) -> Reason | str:
     """Return why the replan that was just applied failed; "" if it changed the plan."""
     rows = ExecutionEvent.objects.filter(
         execution_id=int(run.execution_id), seq=run.state.version, kind="replan_failed"
     )
     payload = rows.values_list("payload", flat=True).first()
-    return str(payload["error"]) if payload else ""
+    if payload is None:
+        return ""
+    reason = load_reason(payload.get("error_code"), payload.get("error_params"))
+    return reason or str(payload["error"])
 
 
 def _queue(
@@ -382,7 +386,7 @@ def log_refusal(
     kind: str,
     actor: str,
     source: str,
-    reason: str,
+    reason: Reason | str,
     outcome: Literal["refused", "invalid"] = "refused",
 ) -> None:
     """Record a refused command in the command log."""
@@ -394,5 +398,5 @@ def log_refusal(
         actor=actor,
         source=source,
         outcome=outcome,
-        detail=reason[:2000],
+        **reason_fields("detail", reason if isinstance(reason, Reason) else reason[:2000]),
     )

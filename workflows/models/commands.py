@@ -42,7 +42,11 @@ class CommandLog(models.Model):
     actor = models.CharField(max_length=150)
     source = models.CharField(max_length=20)
     outcome = models.CharField(max_length=10)
+    # Why it was refused.  A text of Holdpoint has a code and parameters, see
+    # `workflows.engine.reasons`.
     detail = models.TextField(default="", blank=True)
+    detail_code = models.CharField(max_length=40, default="", blank=True, db_default="")
+    detail_params = models.JSONField(default=dict, blank=True, db_default={})
     version = models.BigIntegerField(null=True)
     created_at = models.DateTimeField(db_default=Now())
 

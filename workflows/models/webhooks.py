@@ -41,7 +41,10 @@ class WebhookEndpoint(models.Model):
     failures = models.IntegerField(default=0)
     retry_at = models.DateTimeField(null=True, blank=True)
     parked_at = models.DateTimeField(null=True, blank=True)
+    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
     parked_reason = models.TextField(default="", blank=True)
+    parked_reason_code = models.CharField(max_length=40, default="", blank=True, db_default="")
+    parked_reason_params = models.JSONField(default=dict, blank=True, db_default={})
     last_success_at = models.DateTimeField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
     last_error = models.TextField(default="", blank=True)

@@ -44,6 +44,7 @@ from workflows.engine.permissions import (
     parse_address,
     split_host_port,
 )
+from workflows.engine.reasons import Reason
 
 Parts = tuple[str, ...]
 
@@ -92,15 +93,15 @@ _OWN_NAMES: Final = frozenset(
 )  # fmt: skip
 
 
-def problem_of(permissions: PermissionSet, *, scratch: Path | None = None) -> str:
-    """Return why something in `permissions` is denied; "" if nothing is."""
+def problem_of(permissions: PermissionSet, *, scratch: Path | None = None) -> Reason | None:
+    """Return why something in `permissions` is denied; None if nothing is."""
     problems = (
         *(path_problem(path, "read", scratch=scratch) for path in permissions.read_paths),
         *(path_problem(path, "write", scratch=scratch) for path in permissions.write_paths),
         *(host_problem(*split_host_port(entry)) for entry in permissions.hosts),
         *(variable_problem(name) for name in permissions.env_names),
     )
-    return next(filter(None, problems), "")
+    return next(filter(None, problems), None)
 
 
 def without_denied(permissions: PermissionSet, *, scratch: Path | None = None) -> PermissionSet:
@@ -135,14 +136,14 @@ def without_denied(permissions: PermissionSet, *, scratch: Path | None = None) -
 
 def path_problem(
     path: str, operation: Operation, *, scratch: Path | None = None, below: bool = True
-) -> str:
-    """Return why `path` is denied for "read" or "write"; "" if it is not.
+) -> Reason | None:
+    """Return why `path` is denied for "read" or "write"; None if it is not.
 
     With `below`, everything below `path` is checked too, because a permission covers it.  A path
     below `$SCRATCH` is never denied here, because it is replaced by the working folder later.
     """
     if is_scratch_path(path):
-        return ""
+        return None
     spelled = os.path.normpath(path)
     denied, allowed = _roots(operation), _exceptions()
     if scratch is not None:
@@ -151,33 +152,33 @@ def path_problem(
     try:
         resolved = str(real_paths.resolve(spelled))
     except (OSError, RuntimeError) as error:
-        return f"{path} cannot be resolved: {error}"
+        return Reason("denied_unresolved_path", {"path": path, "error": str(error)})
     for form in (spelled, resolved):
-        problem = _outside(form, denied, allowed) or (_around(form, denied) if below else "")
+        problem = _outside(form, denied, allowed) or (_around(form, denied) if below else None)
         if problem:
             return problem
-    return ""
+    return None
 
 
-def _outside(path: str, denied: Mapping[Parts, str], allowed: Iterable[Parts]) -> str:
+def _outside(path: str, denied: Mapping[Parts, str], allowed: Iterable[Parts]) -> Reason | None:
     """Return why `path` itself is denied, by the most specific folder that contains it."""
     parts = _folded(path)
     roots = [root for root in denied if parts[: len(root)] == root]
     if not roots:
-        return ""
+        return None
     deepest = max(roots, key=len)
     if any(len(root) > len(deepest) and parts[: len(root)] == root for root in allowed):
-        return ""
-    return f"{denied[deepest]} belongs to the host, and no permission reaches it"
+        return None
+    return Reason("denied_path", {"path": denied[deepest]})
 
 
-def _around(path: str, denied: Mapping[Parts, str]) -> str:
-    """Return which denied folder lies below `path`; "" if none does."""
+def _around(path: str, denied: Mapping[Parts, str]) -> Reason | None:
+    """Return which denied folder lies below `path`; None if none does."""
     parts = _folded(path)
     inside = next((root for root in denied if root[: len(parts)] == parts != root), None)
     if inside is None:
-        return ""
-    return f"{path} holds {denied[inside]}, which belongs to the host: no permission reaches it"
+        return None
+    return Reason("denied_path_below", {"path": path, "denied": denied[inside]})
 
 
 def _folded(path: str) -> Parts:
@@ -260,10 +261,10 @@ def _exceptions() -> dict[Parts, str]:
 # -- hosts -----------------------------------------------------------------------------------
 
 
-def host_problem(host: str, port: int | None) -> str:
-    """Return why `host` (canonical, or a pattern) is denied by its spelling; "" if it is not."""
+def host_problem(host: str, port: int | None) -> Reason | None:
+    """Return why `host` (canonical, or a pattern) is denied by its spelling; None if it is not."""
     if is_metadata_name(host):
-        return f"{host} is a metadata service of the host, and no permission reaches it"
+        return Reason("denied_metadata_name", {"host": host})
     address = parse_address(host)
     if address is not None:
         return task_address_problem(host, port, address)
@@ -271,7 +272,7 @@ def host_problem(host: str, port: int | None) -> str:
         return _database_problem(host, port)
     if host == "localhost" or host.endswith(".localhost"):
         return _loopback_problem(host, port)
-    return ""
+    return None
 
 
 def is_metadata_name(host: str) -> bool:
@@ -279,8 +280,8 @@ def is_metadata_name(host: str) -> bool:
     return host.lower().removesuffix(".") in _METADATA_NAMES
 
 
-def task_address_problem(host: str, port: int | None, address: IPAddress) -> str:
-    """Return why no task may connect to `address` by the name `host`; "" if tasks may.
+def task_address_problem(host: str, port: int | None, address: IPAddress) -> Reason | None:
+    """Return why no task may connect to `address` by the name `host`; None if tasks may.
 
     In addition to `address_problem`, tasks may connect to this machine's loopback interface only
     at the targets in the settings, as they are spelled there.
@@ -291,14 +292,10 @@ def task_address_problem(host: str, port: int | None, address: IPAddress) -> str
     return problem
 
 
-def _loopback_problem(host: str, port: int | None) -> str:
+def _loopback_problem(host: str, port: int | None) -> Reason | None:
     if port is not None and _is_loopback_target(f"{host}:{port}"):
-        return ""
-    where = host if port is None else f"{host}:{port}"
-    return (
-        f"{where} is a service of this machine, and no permission reaches it "
-        "(HOLDPOINT_LOOPBACK_TARGETS names the exceptions)"
-    )
+        return None
+    return Reason("denied_loopback", {"host": host if port is None else f"{host}:{port}"})
 
 
 def _is_loopback_target(target: str) -> bool:
@@ -309,26 +306,23 @@ def _is_loopback_target(target: str) -> bool:
     return ANY in product["loopback_targets"] or target in named
 
 
-def address_problem(address: IPAddress, port: int | None) -> str:
-    """Return why nothing may connect to `address`, by any name; "" if it is allowed.
+def address_problem(address: IPAddress, port: int | None) -> Reason | None:
+    """Return why nothing may connect to `address`, by any name; None if it is allowed.
 
     An address that embeds another one (IPv4-mapped, NAT64, 6to4, Teredo) is checked as both.
     """
     for each in (address, *embedded_addresses(address)):
         if any(each.version == net.version and each in net for net in _DENIED_NETWORKS):
-            return (
-                f"{address} is a device or metadata address of the host, "
-                "and no permission reaches it"
-            )
+            return Reason("denied_address", {"address": str(address)})
         if port is not None and any(
             port == known and each in _addresses(name) for name, known in _database_hosts()
         ):
             return _database_problem(str(address), port)
-    return ""
+    return None
 
 
-def _database_problem(host: str, port: int) -> str:
-    return f"{host}:{port} is a database of this installation, and no permission reaches it"
+def _database_problem(host: str, port: int) -> Reason:
+    return Reason("denied_database", {"host": f"{host}:{port}"})
 
 
 def _database_hosts() -> tuple[tuple[str, int], ...]:
@@ -384,8 +378,6 @@ def is_own_variable(name: str) -> bool:
     return bare in _OWN_NAMES or name.startswith(_OWN_PREFIXES)
 
 
-def variable_problem(name: str) -> str:
-    """Return why the environment variable `name` is denied; "" if it is not."""
-    if not is_own_variable(name):
-        return ""
-    return f"{name} belongs to this installation and is never handed out"
+def variable_problem(name: str) -> Reason | None:
+    """Return why the environment variable `name` is denied; None if it is not."""
+    return Reason("denied_variable", {"name": name}) if is_own_variable(name) else None

@@ -19,6 +19,7 @@ from graphrag.retrieval import search
 from workflows.engine.dag import Plan
 from workflows.engine.plan_validation import PlanInvalid
 from workflows.engine.ports import FinishedTask, NewPlan
+from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
 from workflows.permissions import capabilities
@@ -206,16 +207,14 @@ class CataloguePlanner:
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = replanning.replan(written, done, requirement, context, inputs=inputs)
         if found.plan is None:
-            raise TaskFailed(
-                _failure_message(found.warnings, [near.tool for near in found.nearest])
-            )
+            raise TaskFailed(_failure(found.warnings, [near.tool for near in found.nearest]))
         if found.missing_inputs:
             needs = ", ".join(f"{name} (for {tool})" for name, tool in found.missing_inputs.items())
-            raise TaskFailed(f"the new tasks need {needs}; give it as available_context")
+            raise TaskFailed(Reason("plan_needs_inputs", {"inputs": needs}))
         try:
             changed = checked_plan(dict(found.plan), tool_schemas, capabilities.known)
         except PlanInvalid as invalid:
-            raise TaskFailed(f"the new plan cannot be run: {invalid}") from invalid
+            raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
         return NewPlan(changed, _reasons_by_task(found.reasons))
 
 
@@ -231,7 +230,8 @@ def _reasons_by_task(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]
     }
 
 
-def _failure_message(warnings: Iterable[str], nearest: Iterable[str]) -> str:
-    near = ", ".join(nearest)
-    message = " ".join(warnings) or "No tool fits the requirement."
-    return f"{message} Nearest tools: {near}." if near else message
+def _failure(warnings: Iterable[str], nearest: Iterable[str]) -> Reason | str:
+    """Return why no plan was found; a text where only the tool graph wrote it."""
+    text, near = " ".join(warnings), ", ".join(nearest)
+    problem: Reason | str = text or Reason("no_tool_fits")
+    return Reason("nearest_tools", {"problem": problem, "tools": near}) if near else problem

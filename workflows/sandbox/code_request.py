@@ -12,6 +12,7 @@ from workflows.common import real_paths
 from workflows.common.outbound_http import NetLimits, Resolver, system_resolver
 from workflows.engine.bounded_json import JSON
 from workflows.engine.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
+from workflows.engine.reasons import Reason
 from workflows.permissions import deny_list
 
 Language = Literal["python", "typescript", "javascript"]
@@ -124,8 +125,8 @@ class RunEnvironment:
             return SCRATCH if str(inside) == "." else f"{SCRATCH}/{inside}"
         return permission_entry(path)
 
-    def problem(self, operation: Operation, path: Path) -> str:
-        """Return why `path` cannot be granted for "read" or "write"; "" when it can."""
+    def problem(self, operation: Operation, path: Path) -> Reason | None:
+        """Return why `path` cannot be granted for "read" or "write"; None when it can."""
         return deny_list.path_problem(str(path), operation, scratch=self.scratch)
 
     def allows(self, operation: Operation, path: Path) -> bool:

@@ -11,12 +11,13 @@ from django.db.models.functions import Now
 
 from workflows import conf
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
+from workflows.engine.reasons import Reason
 from workflows.executions.access import visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
 from .payload import delivery_body
-from .retries import withhold
+from .retries import parked, withhold
 from .services import standing, visibility_user
 
 #: The oldest pending delivery of each lane; every test message has its own lane.
@@ -105,7 +106,7 @@ def _secrets(endpoint: WebhookEndpoint) -> tuple[str, ...]:
     try:
         return tuple(decrypt(each) for each in encrypted)
     except DecryptionFailed as error:
-        rows.update(parked_at=Now(), parked_reason=f"{error}; rotate the secret, then resume")
+        rows.update(**parked(Reason("secret_unreadable", {"error": str(error)})))
         return ()
 
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from workflows import conf
+from workflows.engine.reasons import Reason, reason_fields
 from workflows.metrics import counters as metrics_counters
 from workflows.models import WebhookDelivery, WebhookEndpoint
 
@@ -89,15 +90,19 @@ def _endpoint_after(endpoint: WebhookEndpoint, outcome: Outcome) -> dict[str, An
         "last_error": outcome.error,
     }
     if outcome.is_gone:
-        reason = "the receiver answered 410 Gone: it accepts no more messages"
-        return {**changes, "parked_at": Now(), "parked_reason": reason}
+        return {**changes, **parked(Reason("receiver_gone"))}
     if failures >= conf.webhook_park_after():
-        reason = f"{failures} tries in a row failed, the last with: {outcome.error}"
-        return {**changes, "parked_at": Now(), "parked_reason": reason}
+        reason = Reason("tries_failed", {"failures": failures, "error": outcome.error})
+        return {**changes, **parked(reason)}
     if failures >= BACKOFF_AFTER:
         wait = backoff_seconds(failures - BACKOFF_AFTER + 1, at_least=outcome.retry_after)
         changes["retry_at"] = Now() + timedelta(seconds=wait)
     return changes
+
+
+def parked(reason: Reason) -> dict[str, Any]:
+    """Return the changes that park an endpoint."""
+    return {"parked_at": Now(), **reason_fields("parked_reason", reason)}
 
 
 def withhold(delivery: WebhookDelivery, reason: str) -> None:

@@ -17,7 +17,7 @@ from workflows import conf
 from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
-from workflows.engine.reasons import Reason
+from workflows.engine.reasons import Reason, load_reason, reason_fields
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
@@ -157,7 +157,11 @@ def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> Webhook
     """Resume a parked or disabled endpoint; with `skip`, drop everything up to now."""
     with transaction.atomic():
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
-            enabled=True, failures=0, retry_at=None, parked_at=None, parked_reason=""
+            enabled=True,
+            failures=0,
+            retry_at=None,
+            parked_at=None,
+            **reason_fields("parked_reason", None),
         )
         if skip:
             _skip_pending(endpoint)
@@ -211,7 +215,8 @@ def _require_running(endpoint: WebhookEndpoint) -> None:
 def standing(endpoint: WebhookEndpoint) -> Reason | None:
     """Return why nothing is sent to an endpoint; None if events are sent."""
     if endpoint.parked_at is not None:
-        return Reason("endpoint_parked", {"problem": endpoint.parked_reason})
+        stored = load_reason(endpoint.parked_reason_code, endpoint.parked_reason_params)
+        return Reason("endpoint_parked", {"problem": stored or endpoint.parked_reason})
     if not endpoint.enabled:
         return Reason("endpoint_disabled")
     if not endpoint.owner.is_active:

@@ -24,14 +24,14 @@ def allowed_addresses(url: str) -> tuple[str, ...]:
     """
     target = parse_target(url)
     if problem := deny_list.host_problem(target.host, target.port):
-        raise NetworkForbidden(problem)
+        raise NetworkForbidden(str(problem))
     found = dict.fromkeys(
         text.partition("%")[0] for text in system_resolver(target.host.strip("[]"), target.port)
     )
     for text in found:
         address = ipaddress.ip_address(text)
         if problem := deny_list.task_address_problem(target.host, target.port, address):
-            raise NetworkForbidden(problem)
+            raise NetworkForbidden(str(problem))
     return tuple(found)
 
 

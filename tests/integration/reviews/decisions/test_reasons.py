@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.urls import reverse
 
 from reviews.components import reasons
 from reviews.decisions.rights import NotAllowed
@@ -17,7 +18,7 @@ from tests.support.groups import group_of
 from tests.support.pages import open_page
 from workflows.engine.events import CommandRefused, dump_event, load_event
 from workflows.engine.reasons import Reason, reason_fields
-from workflows.models import ExecutionEvent, Hold
+from workflows.models import CommandLog, ExecutionEvent, Hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -103,7 +104,16 @@ def test_a_denied_attempt_stores_code_and_parameters_and_its_page_translates_the
     attempt = DeniedAttempt.objects.get()
     assert attempt.reason == "You started this run, so somebody else has to approve it."
     assert (attempt.code, attempt.reason_code) == ("four_eyes", "shaped_by_start")
+    logged = CommandLog.objects.get()
+    assert (logged.detail, logged.detail_code) == (attempt.reason, "shaped_by_start")
     assert "Eigener Lauf." in open_page(make_user("auditor", "auditor"), "/history/denied/").text
+    admin = make_user("admin", "admin", is_staff=True, is_superuser=True)
+    run = reverse("admin:workflows_execution_change", args=(hold.execution_id,))
+    assert "Eigener Lauf." in open_page(admin, run).text
+    CommandLog.objects.bulk_create(
+        [CommandLog(execution=hold.execution, kind="abort", outcome="refused", detail="old text")]
+    )
+    assert "old text" in open_page(admin, run).text
 
 
 def test_a_refused_command_stores_code_and_parameters_and_the_timeline_translates_them(

@@ -13,6 +13,7 @@ from django.test import Client
 from reviews.decisions.rights import NotAllowed, right_now
 from workflows.engine.permissions import PermissionSet, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded
+from workflows.engine.reasons import Reason
 from workflows.models import Grant, Hold
 from workflows.tools.registry import _registry, tool
 
@@ -92,6 +93,8 @@ def test_the_runner_refuses_a_tools_need_for_the_host(desk: Desk) -> None:
         _registry._tools.pop("greedy.ask")
     assert execution.status == "FAILED"
     assert "/etc belongs to the host" in desk.error(execution, "one")
+    attempt = execution.attempts.get(task_id="one", settled=True)
+    assert (attempt.error_code, attempt.error_params) == ("denied_path", {"path": "/etc"})
     assert not execution.holds.exists()
 
 
@@ -147,6 +150,8 @@ def test_a_hold_for_the_host_cannot_be_approved(desk: Desk) -> None:
         right = right_now(user, hold)
         assert (right.approve, right.reject, right.code) == (False, True, "ceiling")
         assert right.reason.startswith("Nobody can grant this: /etc")
+        assert right.refusal is not None
+        assert right.refusal.params["problem"] == Reason("denied_path", {"path": "/etc"})
         with pytest.raises(NotAllowed):
             desk.decide(hold, user=user)
     assert desk.reject(execution).status == "FAILED"

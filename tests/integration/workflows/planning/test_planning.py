@@ -18,6 +18,7 @@ from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support.processes import ROOT, environment
 from workflows.engine.decide import Refused
+from workflows.engine.reasons import load_reason
 from workflows.executions.jobs import learn
 from workflows.executions.recovery import sweep
 from workflows.models import Execution, LearningAttempt
@@ -55,7 +56,10 @@ def test_a_replan_without_a_match_names_the_nearest_tools(engine: Engine) -> Non
     execution.refresh_from_db()
     failed = execution.events.get(kind="replan_failed")
     assert execution.status == "AWAITING_AGENT"
-    assert failed.payload["error"]
+    assert failed.payload["error_code"] == "nearest_tools"
+    reason = load_reason(failed.payload["error_code"], failed.payload["error_params"])
+    assert reason is not None
+    assert reason.text == failed.payload["error"]
     engine.command(execution, {"kind": "continue"})
     assert engine.drive(execution).status == "COMPLETED"
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
 from workflows.engine.decide import Refused
+from workflows.engine.reasons import Reason
 from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services
@@ -46,7 +47,10 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
     assert endpoint.parked_reason == "6 tries in a row failed, the last with: HTTP 503 " + (
         "Service Unavailable"
     )
+    last = {"failures": 6, "error": "HTTP 503 Service Unavailable"}
+    assert (endpoint.parked_reason_code, endpoint.parked_reason_params) == ("tries_failed", last)
     assert "parked" in services.standing(endpoint).text
+    assert services.standing(endpoint).params["problem"] == Reason("tries_failed", last)
     with pytest.raises(Refused, match="parked"):
         services.ping(endpoint=endpoint)
     tries = len(receiver.got)
@@ -107,6 +111,12 @@ def test_status_410_parks_at_once(engine, owner, receiver, register, sender) -> 
     send_all(sender)
     assert len(receiver.got) == 1
     assert "410" in refreshed(endpoint).parked_reason
+    assert refreshed(endpoint).parked_reason_code == "receiver_gone"
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(parked_reason_code="")
+    old = services.standing(refreshed(endpoint))
+    assert old.text.endswith("it accepts no more messages"), "a row from before codes"
+    services.resume_endpoint(endpoint=endpoint)
+    assert (refreshed(endpoint).parked_reason, services.standing(refreshed(endpoint))) == ("", None)
 
 
 def test_redirects_are_not_followed(engine, receiver, register, sender, limits) -> None:
@@ -157,6 +167,7 @@ def test_a_secret_that_cannot_be_read_parks_the_endpoint(
     settings.SECRET_KEY = "another" * 10
     send_all(sender)
     assert "SECRET_KEY" in refreshed(endpoint).parked_reason
+    assert refreshed(endpoint).parked_reason_code == "secret_unreadable"
     assert receiver.got == []
 
 
