@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
-from reviews.audit.history import BULK
 from reviews.components import labels
 from reviews.components.reasons import render_reason, render_stored
 from reviews.components.views import current_user
@@ -17,11 +16,9 @@ from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
-from reviews.models import Decision
 from reviews.queue import bulk
 from reviews.queue.extensions import extend
 from workflows.common.number_parsing import parse_natural_number
-from workflows.common.schemas import FieldError
 from workflows.executions.access import visible_to
 from workflows.models import Hold
 from workflows.permissions import step_up
@@ -52,14 +49,10 @@ def apply_action(
 ) -> list[bulk.Outcome]:
     """Apply one of TITLES to each review; raises ReviewInvalid before anything is changed."""
     comment = request.POST.get("comment", "").replace("\r\n", "\n").strip()
-    if action in ("request_changes", "extend"):
-        # The bulk service of REST has neither; its checks of the call apply all the same.
+    if action == "extend":
+        # The bulk service does not extend deadlines; its checks of the call apply all the same.
         bulk.check(chosen, bulk.Request(action="claim"))
-        if action == "extend":
-            return [_extended(request, each) for each in chosen]
-        if not comment:
-            raise ReviewInvalid([FieldError("comment", "must say what should be changed")])
-        return [_returned(request, each, comment) for each in chosen]
+        return [_extended(request, each) for each in chosen]
     wanted = bulk.Request(
         action=cast("bulk.Action", action),
         comment=comment,
@@ -72,26 +65,6 @@ def apply_action(
         user=current_user(request),
         confirmed_at=step_up.confirmed_at(request),
     )
-
-
-def _returned(request: HttpRequest, chosen: bulk.SelectedHold, comment: str) -> bulk.Outcome:
-    user = current_user(request)
-    try:
-        hold = services.visible_hold(user, chosen.hold_id)
-        services.decide(
-            services.DecisionRequest(
-                hold_id=hold.pk,
-                user=user,
-                decision=Decision.REQUEST_CHANGES.value,
-                version=chosen.version,
-                source=BULK,
-                comment=comment,
-                undo_seconds=services.undo_seconds_for(hold),
-            )
-        )
-    except (services.HoldNotFound, NotAllowed, Conflict, ReviewInvalid) as error:
-        return bulk.Outcome(chosen.hold_id, done=False, code="refused", message=_why(error))
-    return bulk.Outcome(chosen.hold_id, done=True, code="done", message=_("Changes requested."))
 
 
 def _extended(request: HttpRequest, chosen: bulk.SelectedHold) -> bulk.Outcome:

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.components import labels
@@ -18,13 +20,34 @@ from reviews.components.views import SeeOther, current_user, fragment, is_htmx
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import masked
 from reviews.runs.pages import run_context
-from reviews.runs.views import submit_posted
+from reviews.runs.views import ForkView, submit_posted
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, link, pretty
 from workflows.models import Execution, Hold
 
 #: Commands of one run that its page lists, newest first.
 _MOST_COMMANDS = 200
+FORK_PAGE = "admin:workflows_execution_fork"
+
+
+class AdminFork(ForkView):
+    """The form that forks a run inside the admin; the desk's checks and services."""
+
+    admin_site: Any = None
+
+    def run_url(self, execution_id: int) -> str:
+        return reverse("admin:workflows_execution_change", args=(quote(execution_id),))
+
+    def page(self, request: HttpRequest, fork: dict[str, Any], status: int) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Fork run %(number)s") % {"number": fork["number"]},
+            "opts": Execution._meta,
+            "fork": fork,
+        }
+        return TemplateResponse(
+            request, "admin/workflows/execution/fork.html", context, status=status
+        )
 
 
 @admin.register(Execution)
@@ -63,6 +86,21 @@ class ExecutionAdmin(ReadOnly):
         name = "admin:workflows_workflow_change"
         return link(execution.workflow.title, name, execution.workflow.pk)
 
+    def get_urls(self) -> list[Any]:
+        """Add the page that forks a run after a layer."""
+        fork = self.admin_site.admin_view(self.fork_view)
+        return [
+            path("<int:pk>/fork/<int:layer>/", fork, name="workflows_execution_fork"),
+            *super().get_urls(),
+        ]
+
+    def fork_view(self, request: HttpRequest, pk: int, layer: int) -> HttpResponse:
+        """Show the form of a fork; POST starts it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        view = AdminFork.as_view(admin_site=self.admin_site)
+        return cast("HttpResponse", view(request, pk, layer))
+
     def change_view(
         self,
         request: HttpRequest,
@@ -79,7 +117,8 @@ class ExecutionAdmin(ReadOnly):
             return SeeOther(f"{url}{submit_posted(request, execution)}")
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        run = run_context(current_user(request), execution) | {"url": url, "command_url": url}
+        run = run_context(current_user(request), execution, fork_page=FORK_PAGE)
+        run |= {"url": url, "command_url": url, "in_admin": True}
         run["holds"] = _in_admin(request, execution, run["holds"])
         if is_htmx(request):
             new_actions = request.GET.get("offers", "") != run["offers"]

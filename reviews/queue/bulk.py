@@ -29,10 +29,16 @@ from .filters import risk_of
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-Action = Literal["claim", "release", "assign", "approve", "reject", "withdraw"]
+Action = Literal["claim", "release", "assign", "approve", "reject", "request_changes", "withdraw"]
+#: The actions of REST and the queue; the admin also requests changes.
 ACTIONS: Final[tuple[Action, ...]] = (
     "claim", "release", "assign", "approve", "reject", "withdraw",
 )  # fmt: skip
+_DECISIONS: Final = {
+    "approve": (Decision.APPROVE, "done_approved"),
+    "reject": (Decision.REJECT, "done_rejected"),
+    "request_changes": (Decision.REQUEST_CHANGES, "done_changes_requested"),
+}
 #: Maximum number of holds in one call.
 MAX_HOLDS: Final = 100
 
@@ -116,7 +122,7 @@ def apply_to_all(
 def check(chosen: Sequence[SelectedHold], request: Request) -> None:
     """Raise ReviewInvalid for an invalid call."""
     errors = []
-    if request.action not in ACTIONS:
+    if request.action not in (*ACTIONS, "request_changes"):
         errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
     if not 1 <= len(chosen) <= MAX_HOLDS:
         errors.append(FieldError("holds", f"must name between 1 and {MAX_HOLDS} reviews"))
@@ -126,6 +132,8 @@ def check(chosen: Sequence[SelectedHold], request: Request) -> None:
         errors.append(FieldError("to", "must name a person"))
     if request.action == "reject" and not request.comment.strip():
         errors.append(FieldError("comment", "must give the reason; it is stored in every record"))
+    if request.action == "request_changes" and not request.comment.strip():
+        errors.append(FieldError("comment", "must say what should be changed"))
     if request.undo_seconds is not None and not 0 <= request.undo_seconds <= MAX_UNDO_SECONDS:
         errors.append(FieldError("undo_seconds", f"must be between 0 and {MAX_UNDO_SECONDS}"))
     if errors:
@@ -199,8 +207,8 @@ class _Bulk:
 
     def _decide(self, chosen: SelectedHold) -> BulkStep:
         hold = visible_hold(self._user, chosen.hold_id)
-        approves = self._request.action == "approve"
-        if approves and risk_of(hold) == "high":
+        decision, done = _DECISIONS[self._request.action]
+        if decision == Decision.APPROVE and risk_of(hold) == "high":
             return _not_done(chosen, "high_risk", Reason("high_risk"))
         rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
@@ -208,7 +216,7 @@ class _Bulk:
             services.DecisionRequest(
                 hold_id=hold.id,
                 user=self._user,
-                decision=(Decision.APPROVE if approves else Decision.REJECT).value,
+                decision=decision.value,
                 version=now if seen == chosen.version else chosen.version,
                 source=BULK,
                 comment=self._request.comment,
@@ -217,7 +225,7 @@ class _Bulk:
                 confirmed_at=self._confirmed_at,
             )
         )
-        reason = Reason("done_approved" if approves else "done_rejected")
+        reason = Reason(done)
         if not result.complete:
             reason = Reason("more_approvals_needed")
         outcome = Outcome(

@@ -208,14 +208,19 @@ _MAX_TASKS_WITH_DATA = 400
 _FINISHED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 
 
-def run_context(user: User, execution: Execution) -> dict[str, Any]:
-    """Return `run` of the templates; workflow and creator must be loaded."""
+def run_context(
+    user: User, execution: Execution, *, fork_page: str = "reviews:fork"
+) -> dict[str, Any]:
+    """Return `run` of the templates; workflow and creator must be loaded.
+
+    `fork_page` is the URL name of the form that forks a run.
+    """
     events = _newest_events(execution)
     tasks, since = with_live_status(tasks_of(execution), events, timezone.now())
     workflow = execution.workflow
     may = may_operate(user, execution)
     ahead = speculation_panel(execution, may=may)
-    forks = fork_urls(execution) if may else {}
+    forks = fork_urls(execution, fork_page) if may else {}
     shown = tasks[:_MAX_TASKS_WITH_DATA]
     views = task_views(execution, shown)
     hidden = HiddenRules(
@@ -417,11 +422,15 @@ def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     live = not ExecutionStatus(execution.status).is_final
     reason = "" if may else _("Operators, admins and the person who started the run can steer it.")
     operates = live and may
+    refused = {
+        kind: refusal(execution, command) if operates else ""
+        for kind, command in (("continue", Continue()), ("replan", Replan(new_requirement="any")))
+    }
     offers = {
         "can_message": live and may_start(user),
         "can_ask_agent": operates and _agent_waits_to_be_asked(execution),
-        "can_continue": operates and not refusal(execution, Continue()),
-        "can_replan": operates and not refusal(execution, Replan(new_requirement="any")),
+        "can_continue": operates and not refused["continue"],
+        "can_replan": operates and not refused["replan"],
         "can_abort": operates,
     }
     return {
@@ -429,6 +438,11 @@ def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
         # The offered actions as one word: the page replaces its actions when it changes.
         "offers": "-".join(name.removeprefix("can_") for name, is_so in offers.items() if is_so),
         "actions_reason": reason if live else "",
+        "refused": tuple(
+            {"kind": kind, "label": _(label), "reason": refused[kind]}
+            for kind, label in (("continue", N_("Continue")), ("replan", N_("Replan…")))
+            if refused[kind]
+        ),
         "command_url": reverse("reviews:run_command", args=(execution.pk,)),
     }
 
@@ -476,11 +490,11 @@ def _addresses(parent: int, fork: int, *, is_seen: bool, to_fork: bool = False) 
     }
 
 
-def fork_urls(execution: Execution) -> dict[int, str]:
+def fork_urls(execution: Execution, name: str) -> dict[int, str]:
     """Return layer → fork URL for stored checkpoints with later layers."""
     found = Checkpoint.objects.filter(execution=execution).defer("context", "state")
     return {
-        each.layer: reverse("reviews:fork", args=(execution.pk, each.layer))
+        each.layer: reverse(name, args=(execution.pk, each.layer))
         for each in found.order_by("layer")
         if each.layer + 1 < len(load_revision(execution.pk, each.revision).layers)
     }
@@ -514,15 +528,15 @@ def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:
     )
 
 
-def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> dict[str, Any]:
-    """Return `fork` of the template; the workflow must be loaded."""
-    url = reverse("reviews:fork", args=(execution.pk, checkpoint.layer))
+def fork_context(
+    execution: Execution, checkpoint: Checkpoint, draft: Draft, *, url: str
+) -> dict[str, Any]:
+    """Return `fork` of the template, whose form is at `url`; the workflow must be loaded."""
     revision = load_revision(execution.pk, checkpoint.revision)
     has_form = bool(inputs_schema(execution))
     return {
         "key": "fork",
         "url": url,
-        "run_url": reverse("reviews:run", args=(execution.pk,)),
         "number": execution.pk,
         "run_title": components_labels.run_title(execution.title, execution.pk),
         "layer": checkpoint.layer + 1,

@@ -243,15 +243,34 @@ def _command(
 
 
 class ForkView(LoginRequiredMixin, View):
-    """Show inputs and context to edit; POST starts the fork."""
+    """Show inputs and context to edit; POST starts the fork.
+
+    The admin has the same form in its own frame: `page` and `run_url` are replaced there.
+    """
 
     http_method_names = ["get", "head", "post"]
+
+    def page(self, request: HttpRequest, fork: dict[str, Any], status: int) -> HttpResponse:
+        """Render the form."""
+        context = {"fork": fork}
+        return page(request, "reviews/runs/fork.html", context, section="runs", status=status)
+
+    def run_url(self, execution_id: int) -> str:
+        """Return the page of a run."""
+        return reverse("reviews:run", args=(execution_id,))
+
+    def _show(
+        self, execution: Execution, checkpoint: Checkpoint, draft: Draft, status: int = 200
+    ) -> HttpResponse:
+        fork = fork_context(execution, checkpoint, draft, url=self.request.path)
+        fork["run_url"] = self.run_url(execution.pk)
+        return self.page(self.request, fork, status)
 
     def get(self, request: HttpRequest, execution_id: int, layer: int) -> HttpResponse:
         execution, checkpoint = _checkpoint(request, execution_id, layer)
         is_json = request.GET.get("as") == "json" or not inputs_schema(execution)
         draft = unchanged(execution, checkpoint, "json" if is_json else "form")
-        return _show(request, execution, checkpoint, draft)
+        return self._show(execution, checkpoint, draft)
 
     def post(self, request: HttpRequest, execution_id: int, layer: int) -> HttpResponse:
         """Redirect to the new run, or show the form again with the entered values (422)."""
@@ -275,7 +294,7 @@ class ForkView(LoginRequiredMixin, View):
                 )
             else:
                 warn(request, run_warnings(fork))
-                return SeeOther(reverse("reviews:run", args=(fork.pk,)))
+                return SeeOther(self.run_url(fork.pk))
         draft = Draft(
             inputs=inputs.value,
             inputs_text=request.POST.get("inputs_json", ""),
@@ -284,7 +303,7 @@ class ForkView(LoginRequiredMixin, View):
             errors=errors,
             rejected=inputs.rejected,
         )
-        return _show(request, execution, checkpoint, draft, status=422)
+        return self._show(execution, checkpoint, draft, status=422)
 
 
 def _checkpoint(
@@ -299,17 +318,6 @@ def _checkpoint(
     if found is None:
         raise Http404
     return execution, found
-
-
-def _show(
-    request: HttpRequest,
-    execution: Execution,
-    checkpoint: Checkpoint,
-    draft: Draft,
-    status: int = 200,
-) -> HttpResponse:
-    context = {"fork": fork_context(execution, checkpoint, draft)}
-    return page(request, "reviews/runs/fork.html", context, section="runs", status=status)
 
 
 def _mode(request: HttpRequest) -> str:

@@ -270,6 +270,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "high_risk": gettext_noop("High risk: open this review and decide it on its own."),
     "done_approved": gettext_noop("Approved."),
     "done_rejected": gettext_noop("Rejected."),
+    "done_changes_requested": gettext_noop("Changes requested."),
     "more_approvals_needed": gettext_noop("Approved; more approvals are needed."),
     "done_undone": gettext_noop("Undone."),
     "done_claimed": gettext_noop("Claimed."),

@@ -172,6 +172,18 @@ def test_changes_are_requested_with_a_text(staff: Any, start: Any) -> None:
     assert HumanReviewRecord.objects.get().decision == "REQUEST_CHANGES"
 
 
+def test_changes_of_two_reviews_of_one_run_are_requested(staff: Any, start: Any) -> None:
+    """The first one moves the run on; the second is decided at the version that follows."""
+    review = {"phase": "AFTER_EXECUTION", "max_change_requests": 2}
+    holds = list(start(echo("a", **review), echo("b", **review)).holds.order_by("opened_seq"))
+    assert len(holds) == 2
+    sent = {"action": "request_changes", "hold": selected(*holds), "comment": "shorter"}
+    done = staff("reviewer").post(ACTIONS, sent, follow=True)
+    assert texts(done).count("Changes requested.") == 2
+    decided = HumanReviewRecord.objects.values_list("node_id", "decision")
+    assert set(decided) == {("a", "REQUEST_CHANGES"), ("b", "REQUEST_CHANGES")}
+
+
 def test_reviews_are_claimed_and_assigned(staff: Any, start: Any, reviewer2: User) -> None:
     (hold,) = before(start)
     client = staff("reviewer")
@@ -329,6 +341,43 @@ def test_the_list_of_runs_shows_the_status_and_no_stored_state(staff: Any, start
     text = staff("operator").get(reverse("admin:workflows_execution_changelist")).content.decode()
     assert "waits for review" in text
     assert "holds_opened" not in text
+
+
+def test_a_run_is_forked_inside_the_admin(staff: Any, start: Any) -> None:
+    later = {**echo("b", phase="BEFORE_EXECUTION"), "depends_on": ["a"]}
+    run = start(echo("a"), later)
+    page_of_run = reverse("admin:workflows_execution_change", args=(run.pk,))
+    fork = reverse("admin:workflows_execution_fork", args=(run.pk, 0))
+    sent = {"mode": "json", "inputs_json": "{}", "context_json": "{}"}
+    for role in ("reviewer", "auditor"):
+        client = staff(role)
+        assert fork not in client.get(page_of_run).content.decode()
+        assert client.get(fork).status_code == client.post(fork, sent).status_code == 403
+    operator = staff("operator")
+    assert fork in operator.get(page_of_run).content.decode()
+    form = operator.get(fork).content.decode()
+    assert f'action="{fork}"' in form
+    assert page_of_run in form
+    assert 'class="rail"' in form
+    wrong = operator.post(fork, {**sent, "context_json": "["})
+    assert wrong.status_code == 422
+    made = operator.post(fork, sent)
+    assert made.status_code == 303
+    new = Execution.objects.get(parent=run)
+    assert made["Location"] == reverse("admin:workflows_execution_change", args=(new.pk,))
+    assert operator.get(fork.replace("/fork/0/", "/fork/7/")).status_code == 404
+
+
+def test_a_command_that_would_be_refused_says_why(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    url = reverse("admin:workflows_execution_change", args=(hold.execution_id,))
+    response = staff("operator").get(url)
+    refused = response.context["run"]["refused"]
+    assert refused
+    for each in refused:
+        assert each["reason"]
+        assert f'id="why-{each["kind"]}"' in response.content.decode()
+    assert "why-continue" not in staff("auditor").get(url).content.decode()
 
 
 def test_records_are_exported(staff: Any, start: Any) -> None:
