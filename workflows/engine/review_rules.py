@@ -85,7 +85,7 @@ def evaluate_rules(
     condition cannot be evaluated, a person reviews.
     """
     review = task.human_review or ReviewPolicy()
-    applicable = list(_for_task(review, task, phase, rules))
+    applicable = list(rules_for(task, phase, rules))
     if not applicable and not review.always:
         return Verdict("no_rule")
     excluded = _exclusion(task, review, phase, sent_back=sent_back)
@@ -100,9 +100,11 @@ def evaluate_rules(
     return Verdict("no_rule")
 
 
-def _for_task(
-    review: ReviewPolicy, task: Any, phase: TriggerPhase, rules: ReviewRules
+def rules_for(
+    task: Any, phase: TriggerPhase, rules: ReviewRules
 ) -> Iterator[tuple[str, int, SkipConditions]]:
+    """Yield name, version and conditions of the rules for a review, in the order they are tried."""
+    review = task.human_review or ReviewPolicy()
     if review.can_skip:
         yield "", 0, review
     for rule in rules.rules:
