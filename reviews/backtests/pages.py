@@ -15,7 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
-from reviews.backtests import past_reviews, services
+from reviews.backtests import preview, services
+from reviews.backtests.past_reviews import ReviewCase
 from reviews.backtests.totals import LISTED, Headline, headline
 from reviews.components.number_formatting import grouped
 from reviews.components.number_formatting import percent as share_text
@@ -23,12 +24,15 @@ from reviews.components.reasons import render_reason, render_stored
 from reviews.components.tables import Row, Table
 from reviews.insights.charts import shares
 from reviews.models import Backtest
+from reviews.planner.fields import values_of
+from reviews.planner.policy_form import skip_modes
+from reviews.planner.rule_rows import BadRow, path_text, posted_expression, rows_context
 from reviews.templatetags.desk import lasting_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import redact
 from workflows.engine.plan_validation import Problem
 from workflows.engine.policy import ReviewRule, ReviewRules, TriggerPhase
-from workflows.engine.review_rules import evaluate_rules
+from workflows.engine.review_rules import Verdict
 from workflows.executions.access import may_backtest, may_publish_rules, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
@@ -39,9 +43,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-#: Past reviews shown as examples of a draft, and the number of reviews searched for them.
+#: Past reviews shown as examples of a draft.
 EXAMPLES: Final = 5
-_LOOKED_THROUGH: Final = 100
 _MAX_LENGTH: Final = 1200
 _MAX_LISTED: Final = 20
 
@@ -69,9 +72,13 @@ def read_draft(workflow: Workflow, form: QueryDict) -> Draft:
     for key, field in (("tools", "tool"), ("tasks", "task")):
         if form.get(field):
             rule[key] = [str(form[field])]
-    for key in ("phase", "skip_when"):
-        if text := str(form.get(key, "")).strip():
-            rule[key] = text
+    if phase := str(form.get("phase", "")).strip():
+        rule["phase"] = phase
+    try:
+        if condition := posted_expression(form, "skip_when", ""):
+            rule["skip_when"] = condition
+    except BadRow as error:
+        problems.append(Problem("skip_when", "unreadable", str(error)))
     sample = form.get("sample", "").strip()
     if sample:
         rule["sample"] = _share(sample, problems)
@@ -138,13 +145,20 @@ def draft_context(
             for rule in rules.rules
         ],
         "choices": _choices(workflow) if workflow else {},
+        "condition": rows_context(
+            "skip_when",
+            str(form.get("skip_when", "")),
+            form,
+            fields=_fields(workflow) if workflow else (),
+            modes={**skip_modes(), "": _("without a condition")},
+        ),
         "form": {name: form.get(name, "") for name in _FIELDS},
         "problems": problems,
         "reports": [_report_row(each) for each in _reports(user, workflow)],
     }
 
 
-_FIELDS: Final = ("name", "task", "tool", "phase", "skip_when", "sample", "from", "to")
+_FIELDS: Final = ("name", "task", "tool", "phase", "sample", "from", "to")
 
 
 def _reports(user: User, workflow: Workflow | None) -> list[Backtest]:
@@ -166,6 +180,19 @@ def _choices(workflow: Workflow) -> dict[str, list[str]]:
         "tasks": [str(task.get("id")) for task in asking],
         "tools": sorted({str(task["tool"]) for task in asking if task.get("tool")}),
     }
+
+
+def _fields(workflow: Workflow) -> tuple[str, ...]:
+    """Return paths of the data of reviewed tasks, for conditions."""
+    plan = workflow.plan if isinstance(workflow.plan, dict) else {}
+    asking = set(_choices(workflow)["tasks"])
+    names = {
+        name
+        for task in plan.get("tasks", ())
+        if isinstance(task, dict) and str(task.get("id")) in asking
+        for name in values_of(task)
+    }
+    return (*(path_text(("inputs", name)) for name in sorted(names)), "output")
 
 
 def _report_row(backtest: Backtest) -> dict[str, Any]:
@@ -195,13 +222,34 @@ def _rules(backtest: Backtest) -> tuple[Any, ...]:
 
 def check_context(workflow: Workflow, draft: Draft) -> dict[str, Any]:
     """Return the problems of the draft, or its effect on the newest matching reviews."""
+    if draft.problems:
+        return {"problems": draft.problems, "examples": ()}
     if "skip_when" not in draft.rule and draft.rule.get("sample") is None:
         return {"problems": draft.problems, "examples": (), "is_blank": True}
     try:
         rules, _kept = review_rules_publish.checked_rules(workflow, [_named(draft.rule)])
     except InvalidRequest as invalid:
         return {"problems": (*draft.problems, *invalid.problems), "examples": ()}
-    return {"problems": draft.problems, "examples": tuple(_examples(workflow, rules))}
+    found = preview.of_rules(workflow, rules)
+    return {
+        "problems": draft.problems,
+        "examples": tuple(_example(each, verdict) for each, verdict in found[:EXAMPLES]),
+        "preview": preview_text(
+            preview.Preview(len(found), sum(verdict.skips_review for _, verdict in found))
+        ),
+    }
+
+
+def preview_text(found: preview.Preview) -> str:
+    """Return `On the last 20 reviews it would have skipped 7.`; "" without reviews."""
+    if not found.reviews:
+        return ""
+    text = ngettext(
+        "On the last %(count)s review it would have skipped %(skipped)s.",
+        "On the last %(count)s reviews it would have skipped %(skipped)s.",
+        found.reviews,
+    )
+    return text % {"count": found.reviews, "skipped": found.skipped}
 
 
 def _named(rule: dict[str, Any]) -> dict[str, Any]:
@@ -209,29 +257,16 @@ def _named(rule: dict[str, Any]) -> dict[str, Any]:
     return {**rule, "name": rule.get("name") or "draft"}
 
 
-def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
-    probe = Backtest(workflow=workflow, newest=past_reviews.newest_record())
-    [rule] = rules.rules
-    found: list[dict[str, Any]] = []
-    for each in past_reviews.batch(probe, cursor=0, limit=_LOOKED_THROUGH):
-        past = each.past
-        if not rule.is_for(task_id=past.node, target=past.target, phase=each.phase):
-            continue
-        if each.unknown or len(found) == EXAMPLES:
-            continue
-        verdict = evaluate_rules(each.task, each.phase, rules, each.document, run=each.run)
-        text = json.dumps(redact(each.document), indent=2, ensure_ascii=False, default=str)
-        found.append(
-            {
-                "url": reverse("reviews:record", args=(past.record,)),
-                "title": f"{past.node} · {past.execution}",
-                "outcome": past.outcome,
-                "spared": verdict.skips_review,
-                "why": render_reason(verdict.reason) if verdict.reason else "",
-                "document": text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …",
-            }
-        )
-    return found
+def _example(each: ReviewCase, verdict: Verdict) -> dict[str, Any]:
+    text = json.dumps(redact(each.document), indent=2, ensure_ascii=False, default=str)
+    return {
+        "url": reverse("reviews:record", args=(each.past.record,)),
+        "title": f"{each.past.node} · {each.past.execution}",
+        "outcome": each.past.outcome,
+        "spared": verdict.skips_review,
+        "why": render_reason(verdict.reason) if verdict.reason else "",
+        "document": text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …",
+    }
 
 
 # --- report ---------------------------------------------------------------------------------------

@@ -21,8 +21,10 @@ from workflows.models import Workflow
 
 from . import plan_edits
 from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
+from .editor_policy import with_policy_fields
 from .fields import arguments_of, posted_plan
 from .plan_edits import TOO_MANY, Edited, EditRefused
+from .policy_form import typed_texts
 
 if TYPE_CHECKING:
     from django.http import QueryDict
@@ -207,6 +209,7 @@ def posted(data: QueryDict) -> EditorDraft:
     draft = replace(draft, selected=selected, **_texts(data))
     draft = _with_task_fields(draft, data)
     draft = replace(draft, policy=switched_policy(draft.policy, data))
+    draft = with_policy_fields(draft, data)
     return _with_json_fields(draft, data)
 
 
@@ -239,7 +242,7 @@ def _texts(data: QueryDict) -> dict[str, Any]:
 def _with_task_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
     plan, errors = posted_plan(draft.plan, schemas_of(draft.plan), data)
     problems = tuple(Problem(each.path, "unreadable", each.message) for each in errors)
-    typed = {each.path: data.get(each.path, "") for each in errors}
+    typed = typed_texts(data, errors)
     draft = replace(draft, plan=plan, problems=(*draft.problems, *problems), typed=typed)
     name = data.get(f"t{draft.selected}.name")
     if name is None or draft.selected < 0:

@@ -40,6 +40,7 @@ from . import editor_draft
 from .drafts import schemas_of
 from .editor_draft import EditorDraft
 from .editor_pages import editor_context, offered_tools
+from .editor_policy import with_policy
 from .fields import asked_inputs
 from .plan_edits import TOO_MANY
 from .rights import (
@@ -210,8 +211,10 @@ def _context(
     request: HttpRequest, draft: EditorDraft, conflict: WorkflowChanged | None = None
 ) -> dict[str, Any]:
     user = current_user(request)
-    problems = _problems(user, draft) if draft.tasks else ()
-    return editor_context(user, draft, problems, conflict)
+    checked = _problems(user, draft) if draft.tasks else ()
+    context = editor_context(user, draft, checked, conflict)
+    problems = tuple(dict.fromkeys((*draft.problems, *checked)))
+    return with_policy(user, draft, context, problems, request.POST.get("simulate", ""))
 
 
 def _problems(user: User, draft: EditorDraft) -> tuple[Problem, ...]:

@@ -15,6 +15,8 @@ from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.dag import is_reference
 
+from .rule_rows import BadRow, posted_expression
+
 if TYPE_CHECKING:
     from django.http import QueryDict
 
@@ -163,7 +165,11 @@ def _posted_task(
 
 def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterator[FieldError]:
     """Apply title, code, condition, timeout and retry of a task; yield invalid numbers."""
-    for name in ("title", "when", "language", "code"):
+    try:
+        _set(task, "when", posted_expression(posted, f"{key}.when", task.get("when") or ""))
+    except BadRow as error:
+        yield FieldError(f"{key}.when", str(error))
+    for name in ("title", "language", "code"):
         if f"{key}.{name}" in posted:
             text = posted.get(f"{key}.{name}", "").replace("\r\n", "\n").replace("\0", "")
             _set(task, name, text if name == "code" else text.strip())

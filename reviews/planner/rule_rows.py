@@ -318,13 +318,14 @@ def _text_of(value: Any) -> str:
 def posted_expression(data: QueryDict, key: str, present: str) -> str:
     """Return the expression of the posted fields of `key`, or `present` without such fields.
 
-    Fields: `key.mode` ("", "all", "any" or "text"), `key` (the text), and `key.0.field`,
-    `key.0.operator`, `key.0.value` for each row.  Rows without a field and a value are left out.
+    A form without rows has only the text.  Fields: `key.mode` ("", "all", "any" or "text"), `key`
+    (the text), and `key.0.field`, `key.0.operator`, `key.0.value` for each row.  Rows without a
+    field and a value are left out.
 
     Raises:
         BadRow: a row cannot be read.
     """
-    mode = data.get(f"{key}.mode")
+    mode = data.get(f"{key}.mode", "text" if key in data else None)
     if mode is None:
         return present
     if mode == "text":
@@ -353,7 +354,7 @@ def _posted_rows(data: QueryDict, key: str) -> Iterator[Row]:
 def rows_context(
     key: str,
     expression: str,
-    data: QueryDict | None = None,
+    typed: Mapping[str, str],
     *,
     fields: Sequence[str] = (),
     modes: Mapping[str, str],
@@ -361,12 +362,12 @@ def rows_context(
 ) -> dict[str, Any]:
     """Return the fields of an expression for `_rule_rows.html`.
 
-    `data` has the fields that the person typed, if they could not be read.  `fields` are paths to
+    `typed` has the posted fields, if they could not be read.  `fields` are paths to
     offer.  `modes` names the choices "", "all", "any" and "text".
     """
-    if data is not None and f"{key}.mode" in data:
-        mode, rows = data.get(f"{key}.mode", ""), list(_typed_rows(data, key))
-        text = data.get(key, expression)
+    if f"{key}.mode" in typed:
+        mode, rows = typed[f"{key}.mode"], list(_typed_rows(typed, key))
+        text = typed.get(key, expression)
     else:
         found = rows_of(expression) if expression else Rows(())
         mode = "text" if found is None else found.match if expression else ""
@@ -410,7 +411,7 @@ def _texts_context(key: str, number: int, field: str, operator: str, value: str)
     }
 
 
-def _typed_rows(data: QueryDict, key: str) -> Iterator[dict[str, Any]]:
+def _typed_rows(data: Mapping[str, str], key: str) -> Iterator[dict[str, Any]]:
     for number in range(MAX_ROWS):
         names = (f"{key}.{number}.{part}" for part in ("field", "operator", "value"))
         field, operator, value = (data.get(name, "") for name in names)

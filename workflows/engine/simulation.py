@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from . import commands as cmd
 from . import events as ev
-from .dag import Plan, Revision, ToolTask, is_reference
+from .dag import ExternalActionTask, Plan, Revision, ToolTask, is_reference
 from .evolve import evolve
 from .expression_paths import read_paths
 from .expressions import ExpressionError
@@ -196,8 +196,10 @@ class _Known:
         return frozenset() if is_known else frozenset({f"inputs.{name}"})
 
     def _replaced(self, task: Spec, condition: frozenset[str]) -> dict[str, Any]:
-        values = {}
+        values: dict[str, Any] = {}
         self.arguments[task.id] = {}
+        if isinstance(task, ExternalActionTask):
+            return task.model_dump(mode="json", by_alias=True)
         for name, value in task.values.items():
             values[name], unknown = self._value(value)
             if unknown:
