@@ -6,6 +6,7 @@ from reviews.audit import api as audit_api
 from reviews.backtests import api as backtests_api
 from reviews.decisions import api as decisions_api
 from reviews.notifications import api as notifications_api
+from reviews.planner import api as planner_api
 from reviews.queue import api as queue_api
 
 urlpatterns = [
@@ -52,6 +53,21 @@ urlpatterns = [
     path("backtests/<str:backtest_id>/", backtests_api.BacktestView.as_view(), name="api-backtest"),
     path(
         "workflows/<str:workflow_name>/rules/", backtests_api.RulesView.as_view(), name="api-rules"
+    ),
+    path(
+        "workflows/<str:workflow_name>/versions/",
+        planner_api.VersionsView.as_view(),
+        name="api-workflow-versions",
+    ),
+    path(
+        "workflows/<str:workflow_name>/versions/<int:number>/",
+        planner_api.VersionView.as_view(),
+        name="api-workflow-version",
+    ),
+    path(
+        "workflows/<str:workflow_name>/versions/<int:number>/restore/",
+        planner_api.VersionRestoreView.as_view(),
+        name="api-workflow-restore",
     ),
     path(
         "reviews/holds/<str:hold_id>/withdraw/",

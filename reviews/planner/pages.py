@@ -31,6 +31,7 @@ from reviews.components.number_formatting import (
 )
 from reviews.components.plan_diff import short
 from reviews.components.tables import Row, Table
+from reviews.decisions.masking import masked
 from reviews.planner.drafts import (
     Draft,
     is_switched_on,
@@ -119,7 +120,7 @@ def conflict_context(conflict: WorkflowChanged) -> dict[str, Any]:
         "at": conflict.workflow.updated_at,
         "author": (newest.author_name if newest else "") or _("the system"),
         "number": newest.number if newest else None,
-        "comment": newest.comment if newest else "",
+        "comment": masked(newest.comment).value if newest else "",
         "fields": ", ".join(conflict.fields),
         "versions_url": reverse("reviews:workflow_versions", args=(conflict.workflow.pk,)),
         "seen": seen_mark(conflict.workflow),

@@ -114,7 +114,7 @@ def _row(row: WorkflowVersion, workflow: Workflow, newest: int) -> dict[str, Any
         "number": row.number,
         "author": row.author_name or _("the system"),
         "at": row.created_at,
-        "comment": row.comment,
+        "comment": masked(row.comment).value,
         "restored": row.restored,
         "is_newest": row.number == newest,
         "restore_url": reverse("reviews:workflow_restore", args=(workflow.pk, row.number)),

@@ -121,7 +121,7 @@ def _body(request: Request, workflow: Workflow) -> dict[str, Any]:
     return dict(WorkflowSerializer(workflow, context={"request": request}).data)
 
 
-def _saved_body(request: Request, workflow: Workflow) -> dict[str, Any]:
+def saved_body(request: Request, workflow: Workflow) -> dict[str, Any]:
     """Return the response body of a change, with warnings about the workflow's groups."""
     body = _body(request, workflow)
     if warnings := definitions.workflow_warnings(workflow):
@@ -171,7 +171,7 @@ class WorkflowsView(ListAPIView[Workflow]):
         require(unlimited, "This token is limited to certain workflows.")
         fields = validated_body(DefinitionSerializer, request)
         workflow = definitions.save_workflow(actor=caller(request), fields=fields)
-        text = json_text(_saved_body(request, workflow))
+        text = json_text(saved_body(request, workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
         return StoredResponse(status=201, text=text, location=location)
 
@@ -224,7 +224,7 @@ class WorkflowView(APIView):
             saved = definitions.save_workflow(
                 actor=caller(request), fields=fields, workflow=workflow
             )
-        return Response(_saved_body(request, saved), headers={"ETag": workflow_etag(saved)})
+        return Response(saved_body(request, saved), headers={"ETag": workflow_etag(saved)})
 
     @extend_schema(
         operation_id="workflows_delete",

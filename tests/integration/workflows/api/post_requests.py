@@ -15,7 +15,7 @@ from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.integration.workflows.api.test_access import delivered, granted
 from tests.support.groups import group_of
-from workflows.executions import services
+from workflows.executions import definitions, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import (
     ApiToken,
@@ -28,6 +28,7 @@ from workflows.models import (
     WebhookDelivery,
     WebhookEndpoint,
     Workflow,
+    WorkflowVersion,
 )
 
 
@@ -222,6 +223,14 @@ def rules(world: World) -> PostRequest:
     return PostRequest(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
 
 
+def restore(world: World) -> PostRequest:
+    made = _workflow("w")
+    definitions.record_version(made, author=world.user)
+    definitions.save_workflow(actor=world.user, workflow=made, fields={"title": "Other"})
+    path = {"workflow_name": made.name, "number": "1"}
+    return PostRequest(path, None, {"x": 1}, WorkflowVersion.objects.count)
+
+
 def server(world: World) -> PostRequest:
     body = {"name": "kit", "command": "/nowhere/at/all"}
     return PostRequest({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
@@ -251,6 +260,7 @@ POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
     "reviews/bulk/": bulk,
     "backtests/": backtest,
     "workflows/{workflow_name}/rules/": rules,
+    "workflows/{workflow_name}/versions/{number}/restore/": restore,
 }
 #: POST routes that know no key, and why none is needed.
 WITHOUT_KEY = {

@@ -190,6 +190,10 @@ class Story:
         again = task("again", {"$from": "hello"})
         new = {**body, **described, "plan": {"tasks": [*plan["tasks"], again]}}
         tell(self.admin, "workflows_replace", new, name="twice")
+        versions = {"workflow_name": "twice", "number": 1}
+        tell(self.admin, "workflow_versions_list", workflow_name="twice")
+        tell(self.admin, "workflow_versions_get", **versions)
+        tell(self.admin, "workflow_versions_restore", **versions)
         tell(self.admin, "workflows_delete", name="twice")
 
     def rules(self) -> None:

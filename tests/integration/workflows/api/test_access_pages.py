@@ -26,6 +26,7 @@ from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import TABLE, delivered, granted
+from workflows.executions import definitions
 from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +59,9 @@ ROWS = {
     ),
     **dict.fromkeys(("backtest_report", "backtest_progress", "backtest_publish"), "mine"),
     "api-backtest": "mine",
+    **dict.fromkeys(
+        ("api-workflow-versions", "api-workflow-version", "api-workflow-restore"), "all"
+    ),
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
     **dict.fromkeys(("remove_view", "revoke_token"), "mine"),
     **dict.fromkeys(
@@ -135,6 +139,7 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
             source="test",
         )
     )
+    definitions.record_version(workflow, author=people["admin"])
     token, _ = create_token(user=people["operator"], name="t", scopes=["read"])
     record = decided.review_records.get()
     return {

@@ -32,7 +32,16 @@ BAD = {
 }
 NO_OBJECT = (b"[1]", b'"text"', b"12", b"null")
 #: They ask for no body and do not look at one.
-BODILESS = ("/sync/", "claim/", "release/", "/revoke/", "/rotate/", "/ping/", "/redeliver/")
+BODILESS = (
+    "/sync/",
+    "/restore/",
+    "claim/",
+    "release/",
+    "/revoke/",
+    "/rotate/",
+    "/ping/",
+    "/redeliver/",
+)
 
 
 @pytest.fixture
@@ -58,6 +67,7 @@ def arguments(start, workflow, people) -> dict[str, str]:
         "server_id": str(server.pk),
         "backtest_id": "1",
         "workflow_name": workflow.name,
+        "number": "1",
         "pk": "1",
     }
 

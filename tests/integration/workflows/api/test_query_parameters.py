@@ -38,6 +38,7 @@ from workflows.models import (
     WebhookDelivery,
     WebhookEndpoint,
     Workflow,
+    WorkflowVersion,
 )
 from workflows.permissions.tokens import create_token
 from workflows.planning.planner import sync_capabilities
@@ -240,6 +241,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
             source="test",
         )
     for number in (1, 2):
+        WorkflowVersion.objects.create(workflow=alpha, number=number, definition={})
         RuleVersion.objects.create(
             workflow=alpha, number=number, rules=[], author=admin, author_name="admin"
         )
@@ -283,6 +285,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
         "id": str(HumanReviewRecord.objects.earliest("pk").pk),
         "token_id": str(ApiToken.objects.filter(user=admin).earliest("pk").pk),
         "workflow_name": "alpha",
+        "number": "1",
         "server_id": str(servers[0].pk),
         **hook,
     }

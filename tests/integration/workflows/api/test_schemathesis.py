@@ -33,7 +33,7 @@ from tests.integration.workflows.api.test_access import delivered, granted
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.repetitions import often
-from workflows.executions import services
+from workflows.executions import definitions, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Capability, Workflow
 from workflows.permissions.tokens import create_token
@@ -98,6 +98,7 @@ def known(credentials: Any) -> dict[str, str]:
     """Path arguments that lead somewhere."""
     stock_catalogue()
     workflow = Workflow.objects.create(name="echo", title="Echo", plan=reviewed_plan())
+    definitions.record_version(workflow, author=None)
     Capability.objects.create(name="echo", language="python", code="1")
     people = {name: User.objects.get(username=name) for name in ("integrator", "reviewer")}
     done, execution, plain = (
@@ -122,6 +123,7 @@ def known(credentials: Any) -> dict[str, str]:
         "hold_id": execution.holds.get().id,
         "name": "echo",
         "workflow_name": "echo",
+        "number": 1,
         "token_id": str(token.pk),
         "grant_id": str(granted(plain).pk),
         "backtest_id": str(backtest.pk),
