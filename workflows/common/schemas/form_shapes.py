@@ -34,6 +34,8 @@ _KINDS: Final = {
     "array": "array",
 }
 _MAX_HOPS: Final = 20
+#: Keyword with the order of `properties`, because PostgreSQL sorts the keys of an object.
+ORDER: Final = "x-order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,16 @@ def parts_of(shape: Shape, value: Any) -> list[tuple[str, Any, bool]]:
     properties = shape.rules.get("properties", {})
     required = shape.rules.get("required", [])
     rest = shape.rules.get("additionalProperties", True)
-    parts = [(key, schema, key in required) for key, schema in properties.items()]
+    parts = [(key, properties[key], key in required) for key in ordered_keys(shape.rules)]
     extra = [key for key in value if key not in properties] if isinstance(value, dict) else []
     return parts + [(key, rest, False) for key in extra]
+
+
+def ordered_keys(rules: dict[str, Any]) -> list[str]:
+    """Return the keys of `properties`: those that `x-order` lists first, in its order."""
+    properties, listed = rules.get("properties", {}), rules.get(ORDER)
+    first = [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []
+    return [key for key in dict.fromkeys([*first, *properties]) if key in properties]
 
 
 def item_schema(shape: Shape, index: int) -> Any:
