@@ -21,8 +21,10 @@ from workflows.models import Workflow
 
 from . import plan_edits
 from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
+from .editor_inputs import with_posted_inputs
 from .editor_policy import with_policy_fields
 from .fields import arguments_of, posted_plan
+from .input_form import Examples
 from .plan_edits import TOO_MANY, Edited, EditRefused
 from .policy_form import typed_texts
 
@@ -55,7 +57,9 @@ class EditorDraft:
     from.  `selected` is the position of the task whose form is open, or -1.  `typed` holds texts
     that could not be read, by the key of their field.  `browsed` is the key of the argument whose
     value browser is open, `browsed_source` the source shown there, and `focus` the id of the
-    element to focus.
+    element to focus.  `examples` are the values in the preview of the inputs, None without a
+    preview.  A check sends the rows of the inputs, their JSON and the form of the task again if
+    they are stale.
     """
 
     title: str = ""
@@ -76,6 +80,10 @@ class EditorDraft:
     browsed: str = ""
     browsed_source: str = ""
     focus: str = ""
+    examples: Examples | None = None
+    rows_are_stale: bool = False
+    json_is_stale: bool = False
+    task_is_stale: bool = False
 
     @property
     def tasks(self) -> list[dict[str, Any]]:
@@ -210,7 +218,7 @@ def posted(data: QueryDict) -> EditorDraft:
     draft = _with_task_fields(draft, data)
     draft = replace(draft, policy=switched_policy(draft.policy, data))
     draft = with_policy_fields(draft, data)
-    return _with_json_fields(draft, data)
+    return with_posted_inputs(draft, data)
 
 
 def read(text: str) -> EditorDraft:
@@ -248,29 +256,6 @@ def _with_task_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
     if name is None or draft.selected < 0:
         return draft
     return _edited(draft, lambda: plan_edits.rename(draft.plan, draft.selected, name.strip()))
-
-
-def _with_json_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
-    for name in ("inputs_schema", "default_inputs"):
-        text = data.get(f"{name}_text")
-        if text is None:
-            continue
-        try:
-            value = parse(text) if text.strip() else {}
-        except BoundedJSONError as error:
-            draft = _unread(draft, name, text, _("invalid JSON: %(error)s") % {"error": error})
-            continue
-        if not isinstance(value, dict):
-            draft = _unread(draft, name, text, _("must be a JSON object, as in {}"))
-            continue
-        changes: dict[str, Any] = {name: value}
-        draft = replace(draft, **changes)
-    return draft
-
-
-def _unread(draft: EditorDraft, name: str, text: str, message: str) -> EditorDraft:
-    typed = {**draft.typed, f"{name}_text": text}
-    return replace(draft, typed=typed).with_problem(Problem(name, "malformed", message))
 
 
 # --- operations -----------------------------------------------------------------------------------

@@ -28,7 +28,10 @@ from workflows.models import Execution, Workflow
 
 from .drafts import pretty, schemas_of
 from .editor_draft import EditorDraft
+from .editor_inputs import examples_of
 from .fields import asked_inputs, number_text
+from .input_form import input_path, inputs_context
+from .input_references import tasks_that_read
 from .pages import conflict_context, is_about, policy_switches, target_of, task_context, tool_url
 from .rights import may_save
 from .run_values import (
@@ -85,12 +88,24 @@ def editor_context(
         "title_errors": [each.message for each in problems if each.path == "title"],
         "import_errors": [each.message for each in problems if each.path == "import"],
         "missing": tuple(_missing(draft, schemas)),
+        "inputs": _inputs(draft, problems),
         "inputs_schema_text": _json_text(draft, "inputs_schema"),
         "default_inputs_text": _json_text(draft, "default_inputs"),
         "tools": offered_tools(""),
         "focus": _focus(draft),
         **policy_switches(draft.policy),
     }
+
+
+def _inputs(draft: EditorDraft, problems: Iterable[Problem]) -> dict[str, Any]:
+    return inputs_context(
+        draft.inputs_schema,
+        examples_of(draft),
+        draft.default_inputs,
+        problems,
+        draft.typed,
+        lambda name: tasks_that_read(draft.plan, name),
+    )
 
 
 def _faults_of(at: int, problems: Iterable[Problem]) -> list[Problem]:
@@ -115,7 +130,11 @@ def _listed(problems: Iterable[Problem], draft: EditorDraft) -> Iterable[dict[st
     for each in problems:
         at = next((at for at in range(len(draft.tasks)) if each in _faults_of(at, [each])), None)
         if at is None:
-            yield {"path": each.path, "message": each.message, "at": None}
+            yield {
+                "path": input_path(draft.inputs_schema, each.path),
+                "message": each.message,
+                "at": None,
+            }
             continue
         name = str(draft.tasks[at].get("id", ""))
         rest = each.path.removeprefix(f"plan.tasks[{at}]").lstrip(".")

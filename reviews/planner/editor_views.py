@@ -37,11 +37,10 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Workflow
 
 from . import editor_draft
-from .drafts import schemas_of
 from .editor_draft import EditorDraft
+from .editor_inputs import examples_of, inputs_not_given, operated_inputs
 from .editor_pages import editor_context, offered_tools
 from .editor_policy import with_policy
-from .fields import asked_inputs
 from .plan_edits import TOO_MANY
 from .rights import (
     check_may_save,
@@ -98,6 +97,8 @@ class EditorView(LoginRequiredMixin, View):
         if action == "import":
             text = request.POST.get("import_text", "").replace("\r\n", "\n")
             draft = editor_draft.imported(draft, text)
+        elif action.startswith("input:"):
+            draft = operated_inputs(draft, action.removeprefix("input:"))
         elif action == "connect_to":
             connection = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
             draft = editor_draft.operated(draft, connection)
@@ -112,13 +113,13 @@ class EditorView(LoginRequiredMixin, View):
         return self.show(request, draft, stored=stored)
 
     def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
-        problems = (*draft.problems, *_not_given(draft))
+        problems = (*draft.problems, *inputs_not_given(draft))
         if not problems:
             try:
                 execution = start_execution(
                     actor=current_user(request),
                     plan=draft.plan,
-                    inputs=draft.default_inputs,
+                    inputs=examples_of(draft).values,
                     policy=draft.policy,
                     title=draft.title,
                 )
@@ -228,21 +229,6 @@ def _problems(user: User, draft: EditorDraft) -> tuple[Problem, ...]:
     return tuple(
         each for each in definition_problems(fields, actor=user) if each.code != "too_short"
     )
-
-
-def _not_given(draft: EditorDraft) -> list[Problem]:
-    """Return the inputs that the plan reads and that have no default value."""
-    asked = asked_inputs(draft.plan, schemas_of(draft.plan))
-    return [
-        Problem(
-            f"inputs.{name}",
-            "required",
-            _("%(task)s needs this input; give it a default value to start the draft")
-            % {"task": about["task"]},
-        )
-        for name, about in asked.items()
-        if name not in draft.default_inputs
-    ]
 
 
 def _saved(user: User, draft: EditorDraft) -> Workflow:

@@ -2,65 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
-from jmespath.exceptions import JMESPathError
-from jmespath.lexer import Lexer
 
 from workflows.engine.dag import is_reference
+from workflows.engine.expressions import names_in
 
 from .fields import values_name, values_of
-
-_IDENTIFIERS = ("unquoted_identifier", "quoted_identifier")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-#: After these tokens an expression starts again at the root.
-_STARTS = {"or", "and", "not", "eq", "ne", "lt", "lte", "gt", "gte", "lparen", "comma"}
-#: From these tokens on, names may belong to a part of the value.
-_PARTS = {"pipe", "filter", "flatten", "star", "lbrace", "expref"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """An identifier of an expression with its place, and whether it surely is at the root.
-
-    `field_of` is the identifier before its dot, "" without one.
-    """
-
-    text: str
-    start: int
-    end: int
-    is_root: bool
-    field_of: str
-
-
-def _names(expression: str) -> Iterator[_Name]:
-    """Yield the identifiers of an expression, without the names of functions."""
-    try:
-        tokens = list(Lexer().tokenize(expression))
-    except JMESPathError:
-        return
-    is_clear, root_field = True, False
-    for at, token in enumerate(tokens):
-        kind, before = token["type"], tokens[at - 1]["type"] if at else ""
-        if kind in _PARTS or (kind == "lbracket" and before == "dot"):
-            is_clear = False
-        if kind not in _IDENTIFIERS or tokens[at + 1]["type"] == "lparen":
-            continue
-        starts = not before or before in _STARTS or (before == "lbracket" and at == 1)
-        is_field = before == "dot" and at > 1
-        holder = str(tokens[at - 2]["value"]) if is_field else ""
-        is_root = is_clear and (starts or (is_field and root_field and holder == "inputs"))
-        root_field = is_clear and starts
-        yield _Name(token["value"], token["start"], _end(expression, token), is_root, holder)
-
-
-def _end(expression: str, token: Mapping[str, Any]) -> int:
-    quoted = _QUOTED.match(expression, token["start"])
-    return quoted.end() if quoted else token["end"]
 
 
 def tasks_that_read(plan: Mapping[str, Any], name: str) -> list[str]:
@@ -70,13 +20,13 @@ def tasks_that_read(plan: Mapping[str, Any], name: str) -> list[str]:
 
 def _reads(task: Mapping[str, Any], name: str) -> bool:
     condition = task.get("when")
-    found = _names(condition) if isinstance(condition, str) else ()
+    found = names_in(condition) if isinstance(condition, str) else ()
     if any(each.text == name and each.field_of == "inputs" for each in found):
         return True
     return any(
         each.text == name and not each.field_of
         for value in _input_references(values_of(task))
-        for each in _names(str(value.get("select", "")))
+        for each in names_in(str(value.get("select", "")))
     )
 
 
@@ -126,7 +76,7 @@ def _renamed(value: Any, old: str, new: str) -> Any:
 
 
 def _replaced(expression: str, old: str, new: str, *, field_of: str) -> str:
-    for each in reversed(list(_names(expression))):
+    for each in reversed(names_in(expression)):
         if each.is_root and each.text == old and each.field_of == field_of:
             expression = f"{expression[: each.start]}{new}{expression[each.end :]}"
     return expression

@@ -296,21 +296,19 @@ def _set_limits(part: dict[str, Any], old: Row, new: Row) -> None:
 
 
 def _read_limit(kind: str, field: str, text: str) -> int | float:
-    value = _read_number(field, text)
-    if kind == "number":
-        return value
-    if not isinstance(value, int):
-        raise RowError(field, _("enter a whole number"))
-    if value < 0 and kind != "integer":
+    value = _read_number(field, text, whole=kind != "number")
+    if value < 0 and kind not in ("number", "integer"):
         raise RowError(field, _("enter 0 or more"))
     return value
 
 
-def _read_number(field: str, text: str) -> int | float:
+def _read_number(field: str, text: str, *, whole: bool) -> int | float:
     try:
         value = parse(text.strip())
     except BoundedJSONError:
         value = None
+    if whole and (isinstance(value, bool) or not isinstance(value, int)):
+        raise RowError(field, _("enter a whole number"))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RowError(field, _("enter a number"))
     return value
@@ -321,13 +319,8 @@ def _read_default(kind: str, text: str) -> Any:
         return _lines(text) if kind in ("text", "long_text") else text.strip()
     if kind == "list":
         return _entries("default", text)
-    if kind == "integer":
-        value = _read_number("default", text)
-        if not isinstance(value, int):
-            raise RowError("default", _("enter a whole number"))
-        return value
-    if kind == "number":
-        return _read_number("default", text)
+    if kind in ("number", "integer"):
+        return _read_number("default", text, whole=kind == "integer")
     try:
         return parse(text)
     except BoundedJSONError as error:

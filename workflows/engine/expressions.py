@@ -7,6 +7,7 @@ does not depend on the machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -419,3 +420,54 @@ class _Interpreter(TreeInterpreter):
     def visit_slice(self, node: Any, value: Any) -> Any:
         self._meter.copy(value)
         return super().visit_slice(node, value)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_IDENTIFIERS: Final = ("unquoted_identifier", "quoted_identifier")
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+#: After these tokens an expression starts again at the root.
+_STARTS: Final = frozenset(
+    {"or", "and", "not", "eq", "ne", "lt", "lte", "gt", "gte", "lparen", "comma"}
+)
+#: From these tokens on, names may belong to a part of the value.
+_PARTS: Final = frozenset({"pipe", "filter", "flatten", "star", "lbrace", "expref"})
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier of an expression with its place, and whether it surely is at the root.
+
+    `field_of` is the identifier before its dot, "" without one; a field of a name at the root is
+    at the root too if that name is `inputs`.
+    """
+
+    text: str
+    start: int
+    end: int
+    is_root: bool
+    field_of: str
+
+
+def names_in(expression: str) -> list[Name]:
+    """Return the identifiers of an expression, without functions; [] for an invalid one."""
+    try:
+        tokens = list(Lexer().tokenize(expression[:MAX_LENGTH]))
+    except JMESPathError:
+        return []
+    found: list[Name] = []
+    is_clear, after_root = True, False
+    for at, token in enumerate(tokens):
+        kind, before = token["type"], tokens[at - 1]["type"] if at else ""
+        if kind in _PARTS or (kind == "lbracket" and before == "dot"):
+            is_clear = False
+        if kind not in _IDENTIFIERS or tokens[at + 1]["type"] == "lparen":
+            continue
+        starts = not before or before in _STARTS or (before == "lbracket" and at == 1)
+        holder = str(tokens[at - 2]["value"]) if before == "dot" and at > 1 else ""
+        is_root = is_clear and (starts or (after_root and holder == "inputs"))
+        after_root = is_clear and starts
+        quoted = _QUOTED.match(expression, token["start"])
+        end = quoted.end() if quoted else token["end"]
+        found.append(Name(token["value"], token["start"], end, is_root, holder))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -94,7 +95,7 @@ def parts_of(shape: Shape, value: Any) -> list[tuple[str, Any, bool]]:
     return parts + [(key, rest, False) for key in extra]
 
 
-def ordered_keys(rules: dict[str, Any]) -> list[str]:
+def ordered_keys(rules: Mapping[str, Any]) -> list[str]:
     """Return the keys of `properties`: those that `x-order` lists first, in its order."""
     properties, listed = rules.get("properties", {}), rules.get(ORDER)
     first = [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []

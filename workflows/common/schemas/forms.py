@@ -163,7 +163,7 @@ class _Builder:
         self._count += 1
         shape = fitting_shape(spec.schema, self._root, original)
         exceeds = shape.kind in CONTAINERS and self._exceeds_limits(spec, shape, value)
-        if exceeds or not shape.takes(value):
+        if exceeds or not shape.takes(value) or _has_no_parts(spec, shape, value):
             shape = Shape("json", shape.rules, shape.nullable)
         if shape.kind == "object":
             return self._make(
@@ -251,6 +251,17 @@ def json_equal(left: Any, right: Any) -> bool:
     if left is ABSENT or right is ABSENT:
         return left is right
     return canonical(left) == canonical(right)
+
+
+def _has_no_parts(spec: FieldSpec, shape: Shape, value: Any) -> bool:
+    """Return whether an object is empty and its schema names no field, but allows any."""
+    return (
+        shape.kind == "object"
+        and bool(spec.path)
+        and value in (ABSENT, {})
+        and not shape.rules.get("properties")
+        and shape.rules.get("additionalProperties") is not False
+    )
 
 
 def _control(shape: Shape, value: Any, original: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@ import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startDrafts } from "./drafts.js";
 import { startKeys } from "./keys.js";
+import { startLists } from "./lists.js";
 import { startSocket } from "./socket.js";
 import { startPressGuard } from "./press-guard.js";
 import { startRequests } from "./request.js";
@@ -30,6 +31,7 @@ document.addEventListener("htmx:sendError", () => {
 startPressGuard();
 startClock();
 startKeys();
+startLists();
 startBell();
 startDrafts();
 startRequests();

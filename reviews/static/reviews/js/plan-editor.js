@@ -218,6 +218,8 @@ function onClick(event) {
 // --- checks of typed values, and what comes back --------------------------------------------------
 
 const SILENT = ["tool_query", "connect_to", "import_text"];
+/** Fields of the preview: examples are read when they are kept or a run starts. */
+const EXAMPLE = /^[vjsi]:\//;
 
 /** Put the text of a chosen file into the field that is imported. */
 async function readFile(field) {
@@ -233,7 +235,8 @@ let typing = null;
 /** Name and text of the field that was checked last: leaving it needs no second check. */
 let checked = "";
 
-const isChecked = (field) => Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name);
+const isChecked = (field) =>
+  Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name) && !EXAMPLE.test(field.name);
 
 /** A changed value is checked on the server; only its errors, its results and the diagram come back. */
 function check(field) {
