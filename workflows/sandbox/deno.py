@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +30,14 @@ from .code_request import CodeRequest, CodeResult, RunEnvironment, combined_outp
 from .denials import denial, is_unresolvable, path_denial, task_failure
 from .fetching import Fetcher, NetworkFailed
 from .rundir import exceeds_limits, record_child, run_directory
-from .streams import FrameReader, LineReader
 from .values import CapturedOutput, parsed_result
 
 _RUNTIME_DATA_BYTES: Final = 640 << 20
 # V8 reserves this amount at the start, and fails with less.
 _MIN_DATA_BYTES: Final = 768 << 20
 _POLL_SECONDS: Final = 0.05
+_MAX_FRAME_BYTES: Final = 16 << 20
+_MAX_AUDIT_LINE_BYTES: Final = 1 << 20
 _COUNT_INTERVAL_SECONDS: Final = 0.25
 # Allowance for writes of the runtime: compiled TypeScript, and wake-ups of its threads.
 _RUNTIME_WRITE_BYTES: Final = 8 << 20
@@ -83,8 +84,8 @@ class _Run:
         self.stderr = CapturedOutput(request.config.max_output_bytes)
         # The marker is random, so that no output of the program can be taken for a frame.
         self.marker = f"\x1e{secrets.token_hex(16)}:"
-        self.frames = FrameReader(self.marker, self.stdout)
-        self.audit = LineReader()
+        self.frames = _FrameReader(self.marker, self.stdout)
+        self.audit = _LineReader()
         self.offset = 0
         self.last_line = request.code.count("\n") + 1
         self.received = 0
@@ -301,3 +302,66 @@ def _frame(line: bytes) -> dict[str, Any]:
     if not isinstance(frame, dict):
         raise task_failure("The program garbled its own report")
     return frame
+
+
+# --- the child's output ---------------------------------------------------------------------------
+
+
+class _FrameReader:
+    """Splits stdout into frames of the harness and output of the program.
+
+    A frame is a newline, the marker, one line of JSON, a newline. All other bytes go to `output`.
+    """
+
+    def __init__(self, marker: str, output: CapturedOutput) -> None:
+        self._begin = b"\n" + marker.encode("ascii")
+        self._output, self._buffer, self._inside = output, bytearray(), False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the frames that `data` completes."""
+        self._buffer += data
+        while True:
+            mark = b"\n" if self._inside else self._begin
+            at = self._buffer.find(mark)
+            if at < 0:
+                break
+            chunk = bytes(self._buffer[:at])
+            del self._buffer[: at + len(mark)]
+            if self._inside:
+                yield chunk
+            else:
+                self._output.add(chunk)
+            self._inside = not self._inside
+        self._trim()
+
+    def _trim(self) -> None:
+        if self._inside:
+            if len(self._buffer) > _MAX_FRAME_BYTES:
+                raise task_failure("The result is too large")
+            return
+        # The last bytes may be the beginning of an incomplete marker.
+        safe = max(len(self._buffer) - len(self._begin) + 1, 0)
+        self._output.add(bytes(self._buffer[:safe]))
+        del self._buffer[:safe]
+
+    def finish(self) -> None:
+        """Treat the remaining bytes as output: no frame can follow."""
+        if not self._inside:
+            self._output.add(bytes(self._buffer))
+        self._buffer.clear()
+
+
+class _LineReader:
+    """Splits chunks into lines."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the lines that `data` completes, without their newlines."""
+        self._buffer += data
+        if len(self._buffer) > _MAX_AUDIT_LINE_BYTES:
+            raise task_failure("The runtime's permission log is unreadable")
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer = bytearray(rest)
+        yield from lines
