@@ -27,6 +27,7 @@ from reviews.decisions import services
 from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.pages import browser, open_page
 from workflows.demo.people import ensure_roles
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
@@ -56,12 +57,6 @@ def decide(start: Start, reviewer: User) -> Decide:
         return result.record
 
     return go
-
-
-def browser(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def body(answer: Any) -> str:
@@ -162,8 +157,8 @@ def test_a_secret_in_a_comment_is_masked_and_signed_as_it_was_written(
         text = body(response) if response.streaming else response.content.decode()
         assert response.status_code == 200, url
         assert secret not in text, url
-    assert "not with password=" in browse.get(f"/history/{record.pk}/").content.decode()
-    assert b"0 audit records" in browse.get(f"{changelist}?q={secret}").content
+    assert "not with password=" in open_page(auditor, f"/history/{record.pk}/").text
+    assert "0 audit records" in open_page(auditor, f"{changelist}?q={secret}").text
     record.refresh_from_db()
     assert secret in record.comment
     assert json.loads(export(auditor).splitlines()[1])["comment"] == record.comment
@@ -302,9 +297,9 @@ def test_denied_attempts_are_recorded(
         ("auditor", "auditor", "APPROVE", "rest"),
         ("starter", "four_eyes", "APPROVE", "rest"),
     ]
-    page = browser(auditor).get("/history/denied/").content.decode()
-    assert "starter" in page
-    assert "somebody else has to approve it" in page
+    page = open_page(auditor, "/history/denied/")
+    assert "starter" in page.text
+    assert "somebody else has to approve it" in page.text
     stranger = make_user("stranger", "legal")
     assert browser(stranger).get("/history/denied/").context["rows"] == ()
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():

@@ -18,6 +18,7 @@ from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import as_owner, product, standalone
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.pages import open_page
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, ExecutionReceipt
@@ -212,14 +213,12 @@ def test_exports_include_receipts(ran: Execution, auditor: User) -> None:
 
 def test_the_record_page_shows_the_receipt(ran: Execution, auditor: User) -> None:
     record = HumanReviewRecord.objects.get(node_id="a")
-    client = Client()
-    client.force_login(auditor)
-    page = client.get(f"/history/{record.pk}/")
-    assert page.content.decode().count(digest({"value": "second"})) == 2
-    assert "the executed data is the approved data" in page.content.decode()
+    page = open_page(auditor, f"/history/{record.pk}/")
+    assert page.text.count(digest({"value": "second"})) == 2
+    assert "the executed data is the approved data" in page.text
     ran.attempts.filter(task_id="a").update(inputs={"value": "third"})
-    later = client.get(f"/history/{record.pk}/").content.decode()
-    assert "the stored data of the task differs from the executed data" in later
+    later = open_page(auditor, f"/history/{record.pk}/")
+    assert "the stored data of the task differs from the executed data" in later.text
 
 
 def test_both_verifiers_check_receipts(ran: Execution, auditor: User, tmp_path: Path) -> None:

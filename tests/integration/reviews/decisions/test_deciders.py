@@ -10,12 +10,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
-from django.utils.html import escape
 from rest_framework.test import APIClient
 
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
+from tests.support.pages import Page, browser, open_page
 from workflows.executions.definitions import save_workflow
 from workflows.executions.services import parse_command, start_execution, submit_command
 from workflows.executions.validation import InvalidRequest
@@ -161,21 +161,22 @@ def test_saving_a_workflow_over_rest_warns(admin: User, reviewer: User) -> None:
     tag = {"If-Match": answer.headers["ETag"]}
     answer = client.patch(where, {"plan": wrong}, format="json", headers=tag)
     assert answer.status_code == 422
-    assert "plan.tasks[0].human_review.groups[0]" in answer.content.decode()
+    assert [each["path"] for each in answer.json()["errors"]] == [
+        "plan.tasks[0].human_review.groups[0]"
+    ]
     assert "warnings" not in client.get(where).json()
 
 
 def test_the_pages_warn(admin: User, reviewer: User) -> None:
     stock_catalogue()
-    browser = Client()
-    browser.force_login(admin)
+    client = browser(admin)
     form = {"title": "W", "plan": json.dumps(EMPTY), "policy": "{}", "inputs": "{}"}
     for action in ("start", "save"):
-        answer = browser.post(reverse("reviews:planner"), {**form, "action": action}, follow=True)
+        answer = client.post(reverse("reviews:planner"), {**form, "action": action}, follow=True)
         assert answer.redirect_chain, answer.content.decode()
-        assert escape(NOBODY) in answer.content.decode(), action
-    started = browser.post(reverse("reviews:start", args=(Workflow.objects.get().pk,)), follow=True)
-    assert escape(NOBODY) in started.content.decode()
+        assert NOBODY in Page(answer).text, action
+    started = client.post(reverse("reviews:start", args=(Workflow.objects.get().pk,)), follow=True)
+    assert NOBODY in Page(started).text
 
 
 def shown(user: User, execution: Execution) -> tuple[bool, bool]:
@@ -183,10 +184,8 @@ def shown(user: User, execution: Execution) -> tuple[bool, bool]:
     client = APIClient()
     client.force_authenticate(user)
     (hold,) = client.get(f"/api/v1/reviews/pending/{execution.pk}/").json()["holds"]
-    browser = Client()
-    browser.force_login(user)
-    text = browser.get(f"/runs/{execution.pk}/").content.decode()
-    return hold["cannot_be_approved"], "Nobody can approve this." in text
+    page = open_page(user, f"/runs/{execution.pk}/")
+    return hold["cannot_be_approved"], "Nobody can approve this." in page.text
 
 
 def test_a_hold_that_nobody_can_approve_is_shown_to_operators(

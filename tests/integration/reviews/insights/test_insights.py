@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from reviews.decisions import services
@@ -16,6 +15,7 @@ from reviews.insights.statistics import Period, Scope
 from reviews.models import ClaimStart
 from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.pages import Page, browser
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BEFORE = "BEFORE_EXECUTION"
-
-
-def browser(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def decide(start: Start, user: User, **answer: Any) -> Hold:
@@ -128,7 +122,7 @@ def test_insights_count_only_visible_runs(
     assert insights_statistics.tally(scope(stranger)).total == 0
     page = browser(stranger).get("/insights/")
     assert page.context["is_empty"]
-    assert "No reviews in this period" in page.content.decode()
+    assert "No reviews in this period" in Page(page).text
 
 
 @pytest.mark.parametrize("query", ["days=abc", "days=-1", "workflow=%00", "workflow=nobodys"])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection
-from django.test import Client
 from rest_framework.test import APIClient
 
 from config.asgi import application
@@ -17,6 +16,7 @@ from reviews.notifications import inbox
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal
 from tests.integration.reviews.sockets.test_sockets import Socket
+from tests.support.pages import Page, browser, open_page
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common.secret_encryption import decrypt
 from workflows.models import Workflow
@@ -37,12 +37,6 @@ def bearer(user: User, **more: Any) -> APIClient:
     _, text = create_token(user=user, name="t", scopes=["read"], **more)
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
-
-
-def page(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
     return client
 
 
@@ -108,17 +102,17 @@ def test_preferences_over_rest(api: APIClient) -> None:
 def test_pages_show_notices_and_mark_them_read(wait: Wait, ann: User, bob: User) -> None:
     hold = wait()
     consume_journal()
-    client = page(ann)
-    shown = client.get("/notifications/").content.decode()
-    assert "Waits for you: echo will run" in shown
-    assert "data-bell-count" in shown
+    client = browser(ann)
+    shown = open_page(ann, "/notifications/")
+    assert "Waits for you: echo will run" in shown.text
+    assert shown.texts("[data-bell-count]") == ["1"]
     client.get(f"/review/{hold.execution_id}/{hold.pk}/")  # whoever opens it has read of it
     assert (inbox.unread_count(ann), inbox.unread_count(bob)) == (0, 1)
-    assert "No unread notifications" in client.get("/notifications/?show=unread").content.decode()
+    assert "No unread notifications" in open_page(ann, "/notifications/?show=unread").text
     other = Notice.objects.get(user=bob)
     assert client.post("/notifications/read/", {"notice": [other.pk]}).status_code == 303
     assert inbox.unread_count(bob) == 1
-    assert page(bob).post("/notifications/read/", {"everything": "yes"}).status_code == 303
+    assert browser(bob).post("/notifications/read/", {"everything": "yes"}).status_code == 303
     assert inbox.unread_count(bob) == 0
     assert client.get("/notifications/?cursor=nonsense").status_code == 404
     for odd in ("x", "-1", "9" * 30, "\u0661"):
@@ -126,18 +120,18 @@ def test_pages_show_notices_and_mark_them_read(wait: Wait, ann: User, bob: User)
 
 
 def test_an_empty_bell_says_so(ann: User) -> None:
-    client = page(ann)
-    assert "No notifications yet" in client.get("/notifications/").content.decode()
-    assert "No notifications yet" in client.get("/notifications/bell/").content.decode()
+    for path in ("/notifications/", "/notifications/bell/"):
+        assert "No notifications yet" in open_page(ann, path).text
 
 
 def test_preferences_are_saved(ann: User) -> None:
-    client = page(ann)
+    client = browser(ann)
     kept = {"shown": ["waiting", "decided"], "mailed": ["decided", "sms"]}
     assert client.post("/notifications/preferences/", kept).status_code == 303
-    shown = client.get("/notifications/preferences/").content.decode()
-    assert shown.count("checked") >= 3
-    assert client.get("/notifications/preferences/").context["kinds"][0]["mailed"] is False
+    shown = client.get("/notifications/preferences/")
+    assert set(Page(shown).attributes("[name=shown][checked]", "value")) == {"waiting", "decided"}
+    assert Page(shown).attributes("[name=mailed][checked]", "value") == ["decided"]
+    assert shown.context["kinds"][0]["mailed"] is False
 
 
 def test_a_socket_receives_only_own_notices(
@@ -206,22 +200,22 @@ async def next_bell(socket: Socket) -> int:
 
 
 def test_chats_are_managed_in_the_admin(make_user: MakeUser) -> None:
-    client = page(make_user("root", "admin", is_staff=True, is_superuser=True))
+    client = browser(make_user("root", "admin", is_staff=True, is_superuser=True))
     url = "/admin/reviews/chathook/add/"
     sent = {"name": "team", "kinds": ["waiting"], "enabled": "on"}
-    assert "Enter the address of the chat" in client.post(url, sent).content.decode()
-    inside = client.post(url, {**sent, "address": "https://10.0.0.1/x"}).content.decode()
-    assert "not a public host" in inside
+    assert "Enter the address of the chat" in Page(client.post(url, sent)).text
+    inside = client.post(url, {**sent, "address": "https://10.0.0.1/x"})
+    assert "not a public host" in Page(inside).text
     with receiving(Receiver()) as receiver:
         assert client.post(url, {**sent, "address": receiver.url}).status_code == 302
         hook = ChatHook.objects.get()
         assert decrypt(hook.url) == receiver.url
-        shown = client.get(f"/admin/reviews/chathook/{hook.pk}/change/").content.decode()
-        assert receiver.url not in shown
-        assert hook.url not in shown
+        shown = Page(client.get(f"/admin/reviews/chathook/{hook.pk}/change/"))
+        assert receiver.url not in shown.html
+        assert hook.url not in shown.html
         test = {"action": "send_test", "_selected_action": hook.pk}
-        answer = client.post("/admin/reviews/chathook/", test, follow=True).content.decode()
-        assert "team: test message sent." in answer
+        answer = client.post("/admin/reviews/chathook/", test, follow=True)
+        assert "team: test message sent." in Page(answer).text
         assert receiver.got[0].body["text"].startswith("Holdpoint can post to this channel")
     changed = {**sent, "name": "other", "address": ""}
     client.post(f"/admin/reviews/chathook/{hook.pk}/change/", changed)

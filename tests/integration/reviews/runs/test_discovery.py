@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 
 from tests.integration.reviews.conftest import MakeUser, decide
 from tests.integration.workflows.executions import files_server
+from tests.support.pages import open_page
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import Execution, Hold, McpServer
@@ -91,14 +91,6 @@ def started_with(execution: Execution, layer: int) -> set[str]:
     return set(event.payload["tasks"])
 
 
-def page(user: User, path: str) -> str:
-    client = Client()
-    client.force_login(user)
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
-
-
 def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     tool_servers: None, folder: Path, make_user: MakeUser
 ) -> None:
@@ -115,13 +107,13 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     assert ran["json"].output["value"] == {"n": 1}
     assert "Files" in str(ran["log"].output)
 
-    story = page(operator, f"/runs/{done.pk}/")
-    assert "agent rules decided replan: the folder holds XML files" in story
-    assert f"/runs/{done.pk}/plan/2/" in story
-    change = page(operator, f"/runs/{done.pk}/plan/2/")
-    assert "files.parse_xml_file" in change
-    assert '<svg class="dag"' in change
-    assert "matches &#x27;" in change
+    run = open_page(operator, f"/runs/{done.pk}/")
+    assert "agent rules decided replan: the folder holds XML files" in run.text
+    assert f"/runs/{done.pk}/plan/2/" in run.links
+    change = open_page(operator, f"/runs/{done.pk}/plan/2/")
+    assert "files.parse_xml_file" in change.text
+    assert len(change.texts("svg.dag")) == 1
+    assert "matches '" in change.text
 
     # The same with a person between the finding and the change.
     held = start(folder, operator, replan_review=True)

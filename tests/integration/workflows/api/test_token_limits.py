@@ -1,6 +1,5 @@
 """Tokens for some workflows alone, tokens under an Idempotency-Key, and the page of tokens."""
 
-import re
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +14,8 @@ from reviews.decisions.rights import fresh_user
 from reviews.sockets.authentication import Credentials, Refusal
 from reviews.sockets.queries import execution_events
 from tests.integration.workflows.api.conftest import plain_plan
+from tests.support.pages import Page
+from tests.support.pages import browser as signed_in
 from workflows.api.stream import StreamClient
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
@@ -137,19 +138,18 @@ def test_a_repeated_request_gets_the_same_token_unstored(session) -> None:
 
 @pytest.fixture
 def browser(people) -> Client:
-    client = Client()
-    client.force_login(people["reviewer"])
-    return client
+    return signed_in(people["reviewer"])
 
 
 def test_a_token_is_created_on_the_page_and_shown_once(browser, people, workflow) -> None:
-    empty = browser.get("/tokens/").content.decode()
-    assert "No tokens yet" in empty
-    assert 'value="admin"' not in empty
+    empty = Page(browser.get("/tokens/"))
+    assert "No tokens yet" in empty.names("heading")
+    assert "read" in empty.attributes("[name=scopes]", "value")
+    assert "admin" not in empty.attributes("[name=scopes]", "value")
     sent = {"name": "laptop", "scopes": ["read", "run"], "lasts": "30", "workflows": ["echo"]}
     made = browser.post("/tokens/", sent)
     assert (made.status_code, made["Cache-Control"]) == (200, "no-store")
-    text = re.search(r"hp_\w{8}_[\w-]{43}", made.content.decode())[0]
+    text = Page(made).value("#made-token")
     token = authenticate_token(text)
     assert (token.user, token.name, token.scopes) == (
         people["reviewer"], "laptop", ["read", "run"],
@@ -157,20 +157,19 @@ def test_a_token_is_created_on_the_page_and_shown_once(browser, people, workflow
     assert token.only_workflows == [workflow.pk]
     left = token.expires_at - timezone.now()
     assert timedelta(days=29, hours=23) < left <= timedelta(days=30)
-    page = browser.get("/tokens/").content.decode()
-    assert text not in page
-    assert token.prefix in page
-    assert "last used" in page
-    assert "only echo" in page
+    page = Page(browser.get("/tokens/"))
+    assert text not in page.html
+    for words in (token.prefix, "last used", "only echo"):
+        assert words in page.text
 
 
 def test_an_invalid_form_is_explained_and_preserved(browser) -> None:
     for sent in ({"scopes": []}, {"scopes": ["admin"]}, {"scopes": ["read"], "workflows": ["x"]}):
         refused = browser.post("/tokens/", {"name": "<b>mine</b>", **sent})
         assert refused.status_code == 422
-        html = refused.content.decode()
-        assert "The token was not created" in html
-        assert 'value="&lt;b&gt;mine&lt;/b&gt;"' in html
+        (alert,) = Page(refused).names("alert")
+        assert alert.startswith("The token was not created.")
+        assert Page(refused).value("#token-name") == "<b>mine</b>"
     assert ApiToken.objects.count() == 0
     assert browser.get("/tokens/?cursor=x").status_code == 404
 
@@ -178,14 +177,14 @@ def test_an_invalid_form_is_explained_and_preserved(browser) -> None:
 def test_only_its_owner_revokes_a_token(browser, people) -> None:
     mine, text = create_token(user=people["reviewer"], name="mine", scopes=["read"])
     theirs, _ = create_token(user=people["operator"], name="theirs", scopes=["read"])
-    assert "theirs" not in browser.get("/tokens/").content.decode()
+    assert "theirs" not in Page(browser.get("/tokens/")).html
     assert browser.post(f"/tokens/{theirs.pk}/revoke/").status_code == 404
     assert browser.get(f"/tokens/{mine.pk}/revoke/").status_code == 405
     done = browser.post(f"/tokens/{mine.pk}/revoke/", follow=True)
-    assert "Revoked: mine" in done.content.decode()
+    assert "Revoked: mine" in Page(done).text
     assert authenticate_token(text) is None
     again = browser.post(f"/tokens/{mine.pk}/revoke/", follow=True)
-    assert "was already revoked" in again.content.decode()
+    assert "was already revoked" in Page(again).text
     theirs.refresh_from_db()
     assert theirs.revoked_at is None
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from django.test import Client
 from rest_framework.test import APIClient
 
 from tests.support.http_server import Server
+from tests.support.pages import Page, browser, open_page
 from workflows.models import Capability, Execution, Grant
 from workflows.permissions.tokens import create_token
 
@@ -25,16 +22,6 @@ ALL = ("read", "run", "decide")
 def api(user: User, *scopes: str) -> APIClient:
     _, text = create_token(user=user, name="test", scopes=scopes or ALL)
     return APIClient(headers={"Authorization": f"Bearer {text}"})
-
-
-@pytest.fixture
-def browser(desk: Desk) -> Callable[[User], Client]:
-    def sign_in(user: User) -> Client:
-        client = Client()
-        client.force_login(user)
-        return client
-
-    return sign_in
 
 
 # --- REST -----------------------------------------------------------------------------------------
@@ -108,41 +95,35 @@ def test_a_raised_capability_is_marked(desk: Desk, web: Server) -> None:
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def shown(client: Client, execution: Execution, hold_id: str) -> str:
-    return client.get(f"/review/{execution.pk}/{hold_id}/").content.decode()
+def review(user: User, execution: Execution, hold_id: str) -> Page:
+    return open_page(user, f"/review/{execution.pk}/{hold_id}/")
 
 
-def test_the_page_shows_the_need_and_its_line(
-    desk: Desk, web: Server, browser: Callable[[User], Client]
-) -> None:
+def test_the_page_shows_the_need_and_its_line(desk: Desk, web: Server) -> None:
     lines = ["# one", "# two", "text = fetch(url)['text']", "text + '<script>'"]
     execution = desk.run(code("ask", "\n".join(lines), inputs={"url": page(web)}))
-    html = shown(browser(desk.reviewer), execution, desk.hold(execution).pk)
-    assert f"Connect to the private host 127.0.0.1 on port {web.port}." in html
-    assert re.search(rf"<ins[^>]*>.*{address(web)}</ins>", html, re.DOTALL)
-    marked = re.findall(r'class="code-line marked"\s+value="(\d+)"', html)
-    assert marked == ["3"]
-    assert "<script>'" not in html
-    assert "style=" not in html
-    scopes = re.findall(r'name="grant_scope"[^>]*value="(\w+)"[^>]*?\s(checked|)>', html)
-    assert scopes == [("task", "checked"), ("execution", "")]
+    shown = review(desk.reviewer, execution, desk.hold(execution).pk)
+    assert f"Connect to the private host 127.0.0.1 on port {web.port}." in shown.text
+    assert any(address(web) in each for each in shown.names("insertion"))
+    assert shown.attributes(".code-line.marked", "value") == ["3"]
+    assert "<script>'" not in shown.html
+    assert shown.texts("[style]") == []
+    assert shown.attributes("[name=grant_scope]", "value") == ["task", "execution"]
+    assert shown.fields("[data-decision-form]")["grant_scope"] == "task"
 
 
-def test_long_code_is_shown_around_the_line(
-    desk: Desk, web: Server, browser: Callable[[User], Client]
-) -> None:
+def test_long_code_is_shown_around_the_line(desk: Desk, web: Server) -> None:
     lines = [f"n{number} = {number}" for number in range(100)]
     lines[69] = "text = fetch(url)['text']"
     execution = desk.run(code("ask", "\n".join(lines), inputs={"url": page(web)}))
-    html = shown(browser(desk.reviewer), execution, desk.hold(execution).pk)
-    around, _, whole = html.partition("All 100 lines")
-    assert re.findall(r'class="code-line[^"]*"\s+value="(\d+)"', around)[0] == "62"
-    assert len(re.findall(r'class="code-line[ "]', whole)) == 100
+    shown = review(desk.reviewer, execution, desk.hold(execution).pk)
+    assert "All 100 lines" in shown.text
+    around = shown.attributes(".code-line", "value")[:-100]
+    assert around[0] == "62"
+    assert len(shown.texts("details .code-line")) == 100
 
 
-def test_the_chosen_scope_is_what_is_granted(
-    desk: Desk, web: Server, browser: Callable[[User], Client]
-) -> None:
+def test_the_chosen_scope_is_what_is_granted(desk: Desk, web: Server) -> None:
     execution = desk.run(workflow=desk.workflow("nightly", fetch("ask", web)))
     hold = desk.hold(execution)
     client = browser(desk.reviewer)
@@ -162,15 +143,11 @@ def test_the_chosen_scope_is_what_is_granted(
     assert round((grant.expires_at - grant.granted_at).total_seconds()) == 86_400
     execution = desk.drive(execution)
     assert desk.output(execution, "ask") == ANSWER
-    html = shown(client, execution, hold.pk)
-    assert "It was granted for task ask in every run of nightly and used 1 time." in " ".join(
-        html.split()
-    )
+    sentence = "It was granted for task ask in every run of nightly and used 1 time."
+    assert sentence in review(desk.reviewer, execution, hold.pk).text
 
 
-def test_an_unknown_scope_in_a_form_becomes_the_narrowest(
-    desk: Desk, web: Server, browser: Callable[[User], Client]
-) -> None:
+def test_an_unknown_scope_in_a_form_becomes_the_narrowest(desk: Desk, web: Server) -> None:
     execution = desk.run(fetch("ask", web))
     hold, version = desk.hold(execution), Execution.objects.get(pk=execution.pk).version
     data = {"version": version, "decision": "APPROVE", "mode": "json", "grant_scope": "everything"}
@@ -178,37 +155,35 @@ def test_an_unknown_scope_in_a_form_becomes_the_narrowest(
     assert Grant.objects.get().scope == "task"
 
 
-def test_grants_are_listed_and_revoked_on_the_page(
-    desk: Desk, web: Server, browser: Callable[[User], Client]
-) -> None:
+def test_grants_are_listed_and_revoked_on_the_page(desk: Desk, web: Server) -> None:
     execution = desk.run(fetch("ask", web))
     desk.decide(desk.hold(execution))
-    client, auditor = browser(desk.reviewer), browser(desk.person("auditor", "auditor"))
-    html = client.get("/grants/").content.decode()
-    assert f"127.0.0.1 on port {web.port}" in html
-    (url,) = re.findall(r'action="(/grants/\d+/revoke/)"', html)
-    assert "/revoke/" not in auditor.get("/grants/").content.decode()
-    assert auditor.post(url).status_code == 303
+    client, auditor = browser(desk.reviewer), desk.person("auditor", "auditor")
+    grants = open_page(desk.reviewer, "/grants/")
+    assert f"127.0.0.1 on port {web.port}" in grants.text
+    url = f"/grants/{Grant.objects.get().pk}/revoke/"
+    assert url in grants.actions
+    assert url not in open_page(auditor, "/grants/").actions
+    assert browser(auditor).post(url).status_code == 303
     assert Grant.objects.get().revoked_at is None
     assert client.post(url).status_code == 303
     assert Grant.objects.get().revoked_by == "reviewer"
-    assert "No grants in force" in client.get("/grants/").content.decode()
-    assert "revoked by reviewer" in client.get("/grants/?all=1").content.decode()
+    assert "No grants in force" in open_page(desk.reviewer, "/grants/").names("heading")
+    assert "revoked by reviewer" in open_page(desk.reviewer, "/grants/?all=1").text
     stranger = browser(desk.person("stranger", "integrator"))
     assert stranger.post(url).status_code == 404
 
 
-def test_a_capability_is_created_on_the_page(desk: Desk, browser: Callable[[User], Client]) -> None:
+def test_a_capability_is_created_on_the_page(desk: Desk) -> None:
     made = desk.run(code("add", "a + b", inputs={"a": 1, "b": 2}))
     client = browser(desk.operator)
-    html = client.get(f"/runs/{made.pk}/").content.decode()
-    (url,) = re.findall(r'action="(/runs/\d+/capability/)"', html)
+    url = f"/runs/{made.pk}/capability/"
+    assert url in open_page(desk.operator, f"/runs/{made.pk}/").actions
     answer = client.post(url, {"task_id": "add", "name": "add"})
     assert answer["Location"] == "/capabilities/#capability-add"
     assert Capability.objects.get().code == "a + b"
-    listed = client.get("/capabilities/").content.decode()
-    assert "a person approves each use" in listed
-    again = client.post(url, {"task_id": "add", "name": "add"}, follow=True).content.decode()
-    assert "there is a capability" in again
+    assert "a person approves each use" in open_page(desk.operator, "/capabilities/").text
+    again = client.post(url, {"task_id": "add", "name": "add"}, follow=True)
+    assert "there is a capability" in Page(again).text
     reviewer = browser(desk.reviewer)
     assert reviewer.post(url, {"task_id": "add", "name": "x"}).status_code in (403, 404)
