@@ -564,6 +564,7 @@ class _Shown:
         lists = {name: _get(self.values, (*start, name), self.defaults) for name in keys}
         return {
             "inherits": timers.inherits,
+            "max_rows": MAX_ENTRIES,
             "reminders": {
                 "key": keys["reminders"],
                 "own": lists["reminders"] is not None,

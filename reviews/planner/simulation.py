@@ -92,7 +92,7 @@ def simulation_context(user: User, draft: EditorDraft, wanted: str) -> dict[str,
         "rows": rows,
         "marks": _marks(rows),
         "layer_marks": _layer_marks(rows),
-        "stops": sum(row["outcome"] == "stops" for row in rows),
+        "summary": _summary(rows),
         "skipped": tuple(_skipped(found)),
         "outputs": _keys(data.example.outputs),
         "notes": tuple(_notes(plan, policy, data, people)),
@@ -402,6 +402,24 @@ def _permission(task: Any, layer: int, data: _Data, people: _People) -> dict[str
         "parts": (text, who),
         "warning": "",
     }
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the number of places where the run stops and may stop."""
+    outcomes = [row["outcome"] for row in rows]
+    stops, skipped = outcomes.count("stops"), outcomes.count("skipped")
+    may = len(rows) - stops - skipped - outcomes.count("asks")
+    words = ngettext("A run stops at %(n)s place.", "A run stops at %(n)s places.", stops)
+    parts = [words % {"n": stops} if stops else _("A run does not stop for certain.")]
+    if may:
+        words = ngettext("It may stop at %(n)s more.", "It may stop at %(n)s more.", may)
+        parts.append(words % {"n": may})
+    if skipped:
+        words = ngettext(
+            "%(n)s review is skipped by rules.", "%(n)s reviews are skipped by rules.", skipped
+        )
+        parts.append(words % {"n": skipped})
+    return " ".join(parts)
 
 
 def _marks(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:

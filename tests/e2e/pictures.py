@@ -87,7 +87,8 @@ def open_node(page: Page) -> None:
 
 def draft(page: Page) -> None:
     page.get_by_label("Rule name").fill("medium digests")
-    page.get_by_label("Skip the review when").fill(RULE)
+    page.get_by_label("Skip the review").select_option("text")
+    page.get_by_label("JMESPath expression").fill(RULE)
     expect(page.locator("#rule-check summary").first).to_be_visible()
     page.evaluate("scrollTo(0, 0)")
 

@@ -153,7 +153,8 @@ def rules(walk: Walk) -> None:
     page = walk.page
     page.get_by_role("link", name="Test a rule against past reviews").click()
     walk.fill("Rule name", "nothing")
-    walk.fill("Skip the review when", "`false`")
+    page.get_by_label("Skip the review").select_option("text")
+    walk.fill("JMESPath expression", "`false`")
     expect(page.locator("#rule-check")).not_to_be_empty()
     walk.measure("a draft of a rule")
     walk.press("Run backtest")

@@ -1,10 +1,14 @@
-// Rows of a form that can be added and removed: conditions, reminders, escalation steps.  The server reads names such as `key.3.value`.
+// Rows of a form that can be added and removed: conditions, reminders, escalation steps.  The server reads names such as `key.3.value`,
+// up to the number of rows in `data-rows`.
 const numberOf = (text) => Number(text.match(/\d+$/)?.[0] ?? 0);
 
 /** Copy the last row as an empty one with the next number. */
 function add(list) {
-  const last = [...list.querySelectorAll("[data-row]")].at(-1);
+  const rows = [...list.querySelectorAll("[data-row]")];
+  if (rows.length >= Number(list.dataset.rows)) return;
+  const last = rows.at(-1);
   const row = last.cloneNode(true);
+  row.hidden = false;
   for (const error of row.querySelectorAll(".field-error")) error.remove();
   for (const field of row.querySelectorAll("input, select, button")) {
     if (field.name) field.name = field.name.replace(/\.(\d+)\.(\w+)$/, (_all, at, part) => `.${Number(at) + 1}.${part}`);
