@@ -43,7 +43,12 @@ SECTIONS = (
         "review",
         ("workflows.hold", "reviews.humanreviewrecord", "reviews.reviewclaim"),
     ),
-    Section("runs", _("Runs"), "runs", ("workflows.execution",)),
+    Section(
+        "runs",
+        _("Runs"),
+        "runs",
+        ("workflows.execution", "workflows.approval", "workflows.approvalpolicy"),
+    ),
     Section("workflows", _("Workflows"), "workflows", ("workflows.workflow",)),
     Section(
         "tools",

@@ -45,6 +45,11 @@ def max_failed_replans() -> int:
     return int(_value("max_failed_replans"))
 
 
+def approve_by_timeout() -> bool:
+    """Whether a timeout may approve an external action that no approval policy covers."""
+    return bool(_value("approve_by_timeout"))
+
+
 def abandoned_ttl_seconds() -> float:
     """How long an execution waits for an external agent before it is aborted."""
     return float(_value("abandoned_ttl_seconds"))

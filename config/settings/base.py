@@ -262,6 +262,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "DecisionEnum": "reviews.models.Decision",
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
+        "ApprovalStatusEnum": "workflows.models.approvals.ApprovalStatus",
         "ToolKindEnum": "graphrag.models.ToolKind",
         "DeliveryStatusEnum": "workflows.models.WebhookDelivery.Status",
         "NoticeKindEnum": "reviews.models.notifications.NoticeKind",

@@ -99,6 +99,8 @@ def _engine() -> dict[str, Any]:
         "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
         "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),
         "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
+        # Whether an agent may ask that a timeout approves an action that no policy covers.
+        "approve_by_timeout": env_bool("HOLDPOINT_APPROVE_BY_TIMEOUT", default=False),
         "max_failed_replans": env_int("HOLDPOINT_MAX_FAILED_REPLANS", 10, minimum=1),
         "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
         "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),

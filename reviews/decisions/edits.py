@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrag.catalogue.tool_record import ToolRecord
+from workflows.approvals.editable import locked_changes, pointer_path
 from workflows.common.schemas import FieldError, schema_errors, undeclared_keys
 from workflows.engine import plan_diff
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
@@ -144,7 +145,9 @@ def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
     edits, whole = _with_true_values(hold, edits, schema)
     if canonical(whole) == canonical(hold.payload):
         return None
-    errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
+    errors = (
+        _locked_values(hold, whole) or schema_errors(schema, whole) or _tool_errors(hold, whole)
+    )
     if errors:
         raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
     warnings = edit_warnings(schema, hold.payload, whole)
@@ -201,6 +204,17 @@ def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
     except NotRestorable as problem:
         raise ReviewInvalid([FieldError(below("edits", problem.path), problem.message)]) from None
     return true, _laid_over(hold, true, hold.payload)
+
+
+def _locked_values(hold: Hold, whole: Any) -> list[FieldError]:
+    """Return an error for each changed value that an external action does not let people edit."""
+    task = task_spec(hold.execution, hold.task_id)
+    if not isinstance(task, ExternalActionTask):
+        return []
+    return [
+        FieldError(pointer_path(each), "cannot be edited: the agent does not allow it")
+        for each in locked_changes(task.editable, hold.payload, whole)
+    ]
 
 
 def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _SCOPE_DESCRIPTIONS = {
     "read": N_("See runs, reviews and the catalogue."),
+    "ask": N_("Ask for approvals and read the answers. Enough for an agent that runs elsewhere."),
     "run": N_("Start runs and command them."),
     "decide": N_("Approve and reject as you. Never give this one to an agent."),
     "loosen": N_("Loosen policies when starting runs. Never give this one to an agent."),

@@ -135,14 +135,10 @@ def _stream_response(request: Request, execution: Execution, after: int) -> Http
     if ExecutionStatus(execution.status).is_final and after >= execution.version:
         # 204 makes an EventSource stop reconnecting.
         return HttpResponse(status=204)
-    client = stream.StreamClient(
-        user_id=caller(request).pk,
-        token_id=token.pk if (token := token_of(request)) else None,
-        session_key=None if request.auth is not None else request.session.session_key,
-    )
-    slot = _slot(request)
-    response = _Stream(
-        _released_at_end(stream.follow(execution.pk, after=after, client=client), slot),
+    client = stream_client(request)
+    slot = connection_slot(request)
+    response = SlottedStream(
+        released_at_end(stream.follow(execution.pk, after=after, client=client), slot),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -150,7 +146,17 @@ def _stream_response(request: Request, execution: Execution, after: int) -> Http
     return response
 
 
-class _Stream(StreamingHttpResponse):
+def stream_client(request: Request, *scopes: str) -> stream.StreamClient:
+    """Return the user and the credential of a request; a token needs one of `scopes` (read)."""
+    return stream.StreamClient(
+        user_id=caller(request).pk,
+        token_id=token.pk if (token := token_of(request)) else None,
+        session_key=None if request.auth is not None else request.session.session_key,
+        scopes=frozenset(scopes or ("read",)),
+    )
+
+
+class SlottedStream(StreamingHttpResponse):
     """A streaming response that releases its connection slot when the server closes it."""
 
     slot: ConnectionSlot
@@ -160,7 +166,7 @@ class _Stream(StreamingHttpResponse):
         super().close()
 
 
-def _slot(request: Request) -> ConnectionSlot:
+def connection_slot(request: Request) -> ConnectionSlot:
     """Acquire a connection slot; raise Throttled if the caller has none left."""
     token = token_of(request)
     owner = token.digest if token else str(request.session.session_key)
@@ -170,7 +176,7 @@ def _slot(request: Request) -> ConnectionSlot:
     return slot
 
 
-async def _released_at_end(
+async def released_at_end(
     events: AsyncIterator[bytes], slot: ConnectionSlot
 ) -> AsyncIterator[bytes]:
     try:

@@ -42,6 +42,33 @@ START = [
     _request("A workflow", {"workflow": "release", "inputs": {"repo": "."}}),
     _request("An intent", {"intent": "list the entries of a directory", "inputs": {"path": "."}}),
 ]
+ASK = [
+    _request(
+        "Before it runs",
+        {
+            "action": {
+                "name": "payments.transfer",
+                "title": "Pay invoice 4711",
+                "arguments": {"to": "ACME", "amount": 250},
+                "schema": {
+                    "type": "object",
+                    "properties": {"to": {"type": "string"}, "amount": {"type": "number"}},
+                },
+            },
+            "editable": ["/amount"],
+            "context": "Invoice 4711 is due **today**.",
+            "requested_by": {"agent": "billing-bot", "session": "2026-03-02"},
+        },
+    ),
+    _request(
+        "After it ran",
+        {
+            "action": {"name": "mail.draft", "arguments": {"to": "Ada"}, "output": "Dear Ada, …"},
+            "phase": "AFTER_EXECUTION",
+            "risk": "low",
+        },
+    ),
+]
 COMMAND = [
     _request("Continue", {"kind": "continue", "version": 12}),
     _request("Abort", {"kind": "abort", "reason": "not needed any more"}),

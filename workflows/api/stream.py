@@ -41,12 +41,14 @@ class StreamClient:
     user_id: int
     token_id: int | None = None
     session_key: str | None = None
+    scopes: frozenset[str] = frozenset({"read"})
 
     def user(self) -> User | None:
         """Return the active user if the credential is still valid, or None."""
         if self.token_id is not None:
             token = usable_token(self.token_id)
-            return token.user if token is not None and "read" in token.scopes else None
+            has_scope = token is not None and not self.scopes.isdisjoint(token.scopes)
+            return token.user if token is not None and has_scope else None
         if self.session_key is not None:
             return self._session_user()
         return get_user_model().objects.filter(pk=self.user_id, is_active=True).first()

@@ -2,6 +2,13 @@
 
 from django.urls import path
 
+from workflows.approvals.api import (
+    ApprovalsView,
+    ApprovalView,
+    CancelView,
+    ResubmitView,
+    ResultView,
+)
 from workflows.webhooks.api import (
     DeliveriesView,
     DeliveryView,
@@ -32,6 +39,7 @@ from .workflows import WorkflowsView, WorkflowView
 _ONE = "executions/<str:execution_id>/"
 _SERVER = "mcp-servers/<str:server_id>/"
 _HOOK = "webhooks/<str:webhook_id>/"
+_APPROVAL = "approvals/<str:approval_id>/"
 _DELIVERY = f"{_HOOK}deliveries/<str:delivery_id>/"
 
 urlpatterns = [
@@ -43,6 +51,11 @@ urlpatterns = [
     path(f"{_ONE}events/", EventsView.as_view(), name="execution-events"),
     path(f"{_ONE}commands/", CommandsView.as_view(), name="execution-commands"),
     path(f"{_ONE}fork/", ForkView.as_view(), name="execution-fork"),
+    path("approvals/", ApprovalsView.as_view(), name="approvals"),
+    path(_APPROVAL, ApprovalView.as_view(), name="approval"),
+    path(f"{_APPROVAL}cancel/", CancelView.as_view(), name="approval-cancel"),
+    path(f"{_APPROVAL}resubmit/", ResubmitView.as_view(), name="approval-resubmit"),
+    path(f"{_APPROVAL}result/", ResultView.as_view(), name="approval-result"),
     path("workflows/", WorkflowsView.as_view(), name="workflows"),
     path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),
     path("capabilities/", CapabilitiesView.as_view(), name="capabilities"),

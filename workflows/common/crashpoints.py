@@ -18,6 +18,7 @@ that raises or waits instead of exiting.
 | `command.queued` | a command is queued, before the sender gets a response |
 | `command.applied` | a command is recorded, before a job is enqueued |
 | `enqueue.before`, `enqueue.after` | around enqueueing a job in Redis, after the commit |
+| `approval.created` | an approval is stored, before its hold opens |
 | `message.sent` | an e-mail or a chat message is sent, before this is recorded |
 | `sweep.marked` | lost work is marked as dispatched, before it is enqueued |
 """
@@ -38,6 +39,7 @@ Point = Literal[
     "rest.before",
     "rest.after",
     "command.queued",
+    "approval.created",
     "command.applied",
     "enqueue.before",
     "enqueue.after",

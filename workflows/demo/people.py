@@ -40,7 +40,9 @@ _REVIEWED_MODELS = (
     "hold", "execution", "humanreviewrecord", "reviewclaim", "workflow", "tool",
 )  # fmt: skip
 #: Models that admins change or act on in the admin.
-_EDITABLE_MODELS = ("workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert")
+_EDITABLE_MODELS = (
+    "workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert", "approvalpolicy",
+)  # fmt: skip
 
 
 def ensure_roles() -> None:

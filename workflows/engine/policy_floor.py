@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .permissions import NAMED
-from .policy import LayerApproval, PlanReview, Policy
+from .policy import LayerApproval, PlanReview, Policy, ReviewPolicy
 from .reminder_schedule import EscalationStep, Reminder
 
 #: Whether the second policy is at least as strict as the first one, in one respect.
@@ -65,6 +65,19 @@ def _at(policy: Any, path: str) -> Any:
     return policy
 
 
+def loosened_review(floor: ReviewPolicy, wanted: ReviewPolicy) -> tuple[str, ...]:
+    """Return the fields in which the review `wanted` is looser than `floor`."""
+    sooner = _approves_after(wanted) < _approves_after(floor)
+    # An approval by timeout is loosened by the field that causes it.
+    timer = "on_timeout" if floor.on_timeout != "approve" else "timeout_seconds"
+    fields = {
+        "groups": not _fewer_groups(floor, wanted),
+        "quorum": wanted.quorum < floor.quorum,
+        timer: sooner,
+    }
+    return tuple(name for name, is_looser in fields.items() if is_looser)
+
+
 # --- comparing ------------------------------------------------------------------------------------
 
 
@@ -83,14 +96,17 @@ def _rank(value: str, order: Sequence[str]) -> int:
     return order.index(value)
 
 
-def _approves_after(section: LayerApproval | PlanReview) -> float:
+def _approves_after(section: LayerApproval | PlanReview | ReviewPolicy) -> float:
     """Return the seconds until a timeout approves; infinite if a timeout does not approve."""
     if section.on_timeout != "approve" or section.timeout_seconds is None:
         return math.inf
     return section.timeout_seconds
 
 
-def _fewer_groups(floor: LayerApproval | PlanReview, wanted: LayerApproval | PlanReview) -> bool:
+def _fewer_groups(
+    floor: LayerApproval | PlanReview | ReviewPolicy,
+    wanted: LayerApproval | PlanReview | ReviewPolicy,
+) -> bool:
     """Whether the groups are a non-empty subset of the floor's.
 
     If a timeout approves, the groups must stay the same: the remaining groups might have no members

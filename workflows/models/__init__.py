@@ -1,5 +1,6 @@
 """Database models of workflows.  Import them from here."""
 
+from .approvals import Approval, ApprovalPolicy
 from .commands import CommandLog, IdempotencyKey, QueuedCommand
 from .executions import (
     QUEUE_KINDS,
@@ -27,6 +28,8 @@ __all__ = [
     "QUEUE_KINDS",
     "UNDER_WAY",
     "ApiToken",
+    "Approval",
+    "ApprovalPolicy",
     "Audience",
     "Capability",
     "Checkpoint",

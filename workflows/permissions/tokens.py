@@ -34,9 +34,10 @@ from . import step_up
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: `admin` requires an admin, `loosen` the permission `loosen_policy`; agents do not get `decide` or
-#: `loosen` by default.  `decide_high_risk` replaces the confirmation code (HOLDPOINT_STEP_UP).
-SCOPES = ("read", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
+#: `ask` is for agents that only ask for approvals.  `admin` requires an admin, `loosen` the
+#: permission `loosen_policy`; agents do not get `decide` or `loosen` by default.
+#: `decide_high_risk` replaces the confirmation code (HOLDPOINT_STEP_UP).
+SCOPES = ("read", "ask", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
 _SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: Precision of `last_used_at`, so that a busy token does not write with every request.

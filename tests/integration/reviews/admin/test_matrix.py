@@ -17,9 +17,11 @@ from graphrag.models import LearnedExecution, Tool, ToolDependency
 from reviews.models import ChatHook, HumanReviewRecord, NoticeMessage
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
+from workflows.approvals.services import ask
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import (
+    ApprovalPolicy,
     Capability,
     CommandLog,
     Grant,
@@ -49,6 +51,8 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "reviews.humanreviewrecord": (EVERYBODY, NOBODY, NOBODY, NOBODY),
     "reviews.reviewclaim": (EVERYBODY, NOBODY, NOBODY, NOBODY),
     "workflows.workflow": (EVERYBODY, ADMINS, ADMINS, ROOT),
+    "workflows.approval": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
+    "workflows.approvalpolicy": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
     "graphrag.tool": (EVERYBODY, NOBODY, ADMINS, NOBODY),
     "workflows.mcpserver": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
     "workflows.capability": (NOT_REVIEWERS, NOBODY, ADMINS, NOBODY),
@@ -101,6 +105,11 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         HumanReviewRecord.objects.get(),
         claimed,
         Workflow.objects.create(name="w", title="W", plan={"tasks": [echo("a")]}),
+        ask(
+            actor=operator,
+            fields={"action": {"name": "pay", "arguments": {}}, "phase": "BEFORE_EXECUTION"},
+        ),
+        ApprovalPolicy.objects.create(pattern="pay", groups=["reviewer"]),
         first,
         McpServer.objects.create(name="s", command="/nowhere/at/all"),
         Capability.objects.create(

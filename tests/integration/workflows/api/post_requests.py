@@ -15,10 +15,13 @@ from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.integration.workflows.api.test_access import delivered, granted
 from tests.support.groups import group_of
+from workflows.approvals.services import ask
+from workflows.engine.commands import ApprovalResponse
 from workflows.executions import definitions, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import (
     ApiToken,
+    Approval,
     Capability,
     Execution,
     Grant,
@@ -236,7 +239,55 @@ def server(world: World) -> PostRequest:
     return PostRequest({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
 
 
+def _approval(world: World) -> Approval:
+    action = {"name": "payments.transfer", "arguments": {"amount": 1}}
+    return ask(actor=world.user, fields={"action": action, "phase": "BEFORE_EXECUTION"})
+
+
+def approval(world: World) -> PostRequest:
+    body = {"action": {"name": "payments.transfer", "arguments": {"amount": 1}}}
+    return PostRequest({}, body, {**body, "quorum": 2}, Approval.objects.count)
+
+
+def cancel(world: World) -> PostRequest:
+    asked = _approval(world)
+    aborted = asked.execution.events.filter(kind="execution_aborted").count
+    return PostRequest({"approval_id": str(asked.pk)}, {"reason": "a"}, {"reason": "b"}, aborted)
+
+
+def resubmit(world: World) -> PostRequest:
+    asked = _approval(world)
+    hold = asked.execution.holds.get()
+    services.submit_command(
+        execution_id=asked.execution_id,
+        command=ApprovalResponse(hold=hold.pk, approved=False, request_changes=True, feedback="!"),
+        actor="reviewer",
+        source="rest",
+    )
+    again = asked.execution.events.filter(kind="task_resubmitted").count
+    body, other = {"arguments": {"amount": 2}}, {"arguments": {"amount": 3}}
+    return PostRequest({"approval_id": str(asked.pk)}, body, other, again)
+
+
+def result(world: World) -> PostRequest:
+    asked = _approval(world)
+    hold = asked.execution.holds.get()
+    services.submit_command(
+        execution_id=asked.execution_id,
+        command=ApprovalResponse(hold=hold.pk, approved=True),
+        actor="reviewer",
+        source="rest",
+    )
+    run_to_rest(asked.execution_id)
+    reported = asked.execution.events.filter(kind="result_reported").count
+    return PostRequest({"approval_id": str(asked.pk)}, {"ok": True}, {"ok": False}, reported)
+
+
 POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
+    "approvals/": approval,
+    "approvals/{approval_id}/cancel/": cancel,
+    "approvals/{approval_id}/resubmit/": resubmit,
+    "approvals/{approval_id}/result/": result,
     "executions/": start,
     "executions/{execution_id}/messages/": say,
     "executions/{execution_id}/commands/": command,

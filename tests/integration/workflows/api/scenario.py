@@ -67,8 +67,8 @@ class Story:
         for part in (
             self.a_decision, self.in_the_queue, self.one_execution, self.its_layers, self.at_once,
             self.two_approvals, self.a_secret, self.notices, self.workflows, self.rules,
-            self.code, self.grants, self.servers, self.tokens, self.tools, self.webhooks,
-            self.deliveries,
+            self.code, self.approvals, self.grants, self.servers, self.tokens, self.tools,
+            self.webhooks, self.deliveries,
         ):  # fmt: skip
             part()
         return self.told
@@ -255,6 +255,30 @@ class Story:
         self.told.tell(self.admin, "tokens_list", query="page_size=1")
         self.told.tell(self.admin, "tokens_get", token_id=number)
         self.told.tell(self.admin, "tokens_revoke", token_id=number)
+
+    def approvals(self) -> None:
+        tell, agent = self.told.tell, self.operator
+        arguments = {"to": "ACME", "amount": 250}
+        action = {
+            "name": "payments.transfer",
+            "title": "Pay invoice 4711",
+            "arguments": arguments,
+        }
+        body = {"action": action, "requested_by": {"agent": "billing-bot", "session": "42"}}
+        made = tell(agent, "approvals_ask", {**body, "timeout_seconds": 3600})
+        number, execution = made["id"], made["execution_id"]
+        self.decided(execution, decision="REQUEST_CHANGES", comment="Only half of it, please.")
+        run_to_rest(int(execution))
+        changed = {"arguments": {**arguments, "amount": 125}}
+        tell(agent, "approvals_resubmit", changed, approval_id=number)
+        self.decided(execution, comment="Fine.")
+        run_to_rest(int(execution))
+        tell(agent, "approvals_get", approval_id=number)
+        report = {"ok": True, "output": {"receipt": "R-1"}, **changed}
+        tell(agent, "approvals_result", report, approval_id=number)
+        other = tell(agent, "approvals_ask", body)["id"]
+        tell(agent, "approvals_cancel", {"reason": "Not needed any more."}, approval_id=other)
+        tell(agent, "approvals_list", query="page_size=1")
 
     def tools(self) -> None:
         tell, words = self.told.tell, "list the entries of a folder"

@@ -9,8 +9,10 @@ from rest_framework.test import APIClient
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.roles import ROLES
 from tests.integration.workflows.api.routes import api_routes
+from workflows.approvals.services import ask
 from workflows.common.secret_encryption import encrypt
 from workflows.models import (
+    Approval,
     Capability,
     Execution,
     Grant,
@@ -25,6 +27,7 @@ from workflows.webhooks.signing import new_secret
 pytestmark = pytest.mark.django_db
 
 ONE = "executions/{execution_id}/"
+APPROVAL = "approvals/{approval_id}/"
 HOOK = "webhooks/{webhook_id}/"
 #: Statuses for reviewer, auditor, operator, integrator, admin.  `others` is an execution that the
 #: operator started and that stops for nobody; `own` is the caller's.
@@ -48,6 +51,12 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
         "others": (404, 403, 422, 404, 422),
         "own": (422, 403, 422, 422, 422),
     },
+    ("GET", "approvals/"): {"any": (200,) * 5},
+    ("POST", "approvals/"): {"any": (422, 403, 422, 422, 422)},
+    ("GET", APPROVAL): {"others": (404,) * 5, "own": (200,) * 5},
+    ("POST", f"{APPROVAL}cancel/"): {"others": (404,) * 5, "own": (200, 403, 200, 200, 200)},
+    ("POST", f"{APPROVAL}resubmit/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
+    ("POST", f"{APPROVAL}result/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
     ("GET", "workflows/"): {"any": (200,) * 5},
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
     ("GET", "workflows/{name}/"): {"any": (200,) * 5},
@@ -127,11 +136,18 @@ def arguments(people, start, workflow) -> Any:
             "execution_id": str(execution.pk),
             "name": workflow.name,
             "token_id": str(token.pk),
+            "approval_id": str(asked(user).pk),
             "server_id": str(server.pk),
             **delivered(user, execution),
         }
 
     return make
+
+
+def asked(owner: User) -> Approval:
+    """An approval that `owner` asked for."""
+    action = {"name": "payments.transfer", "arguments": {"amount": 1}}
+    return ask(actor=owner, fields={"action": action, "phase": "BEFORE_EXECUTION"})
 
 
 def delivered(owner: User, execution: Execution) -> dict[str, str]:
@@ -210,6 +226,9 @@ SCOPE = {
     "POST tokens/": "admin",
     "POST grants/{grant_id}/revoke/": "decide",
     "DELETE tokens/{token_id}/": "admin",
+    "GET approvals/": "ask",
+    "POST approvals/": "ask",
+    **{f"{method} {path}": "ask" for method, path in TABLE if path.startswith(APPROVAL)},
 }
 
 
@@ -222,7 +241,7 @@ ALSO = {
 
 @pytest.mark.parametrize(("method", "path"), TABLE)
 def test_scopes_limit_a_token(bearer, arguments, method, path) -> None:
-    needed = SCOPE.get(method, SCOPE.get(f"{method} {path}", "run"))
+    needed = SCOPE.get(f"{method} {path}", SCOPE.get(method, "run"))
     url = "/api/v1/" + path.format(**arguments("admin", "own"))
     others = [scope for scope in ("read", "run", "decide", "admin") if scope != needed]
     without = bearer("admin", others).generic(method, url)

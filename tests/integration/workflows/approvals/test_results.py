@@ -1,0 +1,178 @@
+"""Outputs to review, further rounds, and what the caller reports in the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from reviews.models import HumanReviewRecord
+from tests.integration.workflows.approvals.conftest import (
+    PAY,
+    Agent,
+    decided,
+    hold_of,
+    row_of,
+)
+from workflows.engine.bounded_json import digest
+from workflows.journal.writer import replayed
+from workflows.models import ExecutionReceipt
+from workflows.permissions.tokens import create_token
+
+pytestmark = pytest.mark.django_db
+
+
+def draft(agent: Agent, output: Any = "Dear Ada", **fields: Any) -> dict[str, Any]:
+    action = {"name": "mail.draft", "arguments": {"to": "Ada"}, "output": output}
+    return agent.asked(action=action, phase="AFTER_EXECUTION", **fields)
+
+
+def errors(response: Any) -> dict[str, str]:
+    assert response.status_code == 422, response.content
+    return {each["path"]: each["code"] for each in response.json()["errors"]}
+
+
+@pytest.mark.parametrize("output", ["Dear Ada", {"text": "Dear Ada"}, None, [], 0])
+def test_an_output_is_reviewed(agent: Agent, reviewer: User, output: Any) -> None:
+    body = draft(agent, output)
+    hold = hold_of(body)
+    assert (hold.phase, hold.payload) == ("AFTER_EXECUTION", output)
+    decided(body, reviewer)
+    answer = agent.get(body["id"])
+    assert (answer["status"], answer["output"]) == ("approved", output)
+    assert answer["arguments"] == {"to": "Ada"}
+
+
+def test_an_edited_output_reaches_the_caller(agent: Agent, reviewer: User) -> None:
+    body = draft(agent)
+    decided(body, reviewer, edits="Dear Ada,")
+    answer = agent.get(body["id"])
+    assert (answer["output"], answer["edited"]) == ("Dear Ada,", True)
+
+
+def test_changes_are_requested_and_made(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer, "REQUEST_CHANGES", comment="half of it")
+    answer = agent.get(body["id"])
+    assert (answer["status"], answer["comment"]) == ("changes_requested", "half of it")
+    assert answer["changes_left"] == 3
+    assert replayed(row_of(body).execution_id).tasks["payments.transfer"].waits_for_caller
+    changed = {**PAY, "amount": 125}
+    again = agent.post(f"{body['id']}/resubmit/", {"arguments": changed}).json()
+    assert (again["status"], again["round"], again["arguments"]) == ("pending", 2, changed)
+    assert again["hold_id"] != body["hold_id"]
+    assert hold_of(body).previous_id == body["hold_id"]
+    decided(body, reviewer)
+    assert agent.get(body["id"])["arguments"] == changed
+    records = HumanReviewRecord.objects.order_by("id").values_list("decision", flat=True)
+    assert list(records) == ["REQUEST_CHANGES", "APPROVE"]
+
+
+def test_an_output_is_changed_too(agent: Agent, reviewer: User) -> None:
+    body = draft(agent)
+    decided(body, reviewer, "REQUEST_CHANGES", comment="friendlier")
+    again = agent.post(f"{body['id']}/resubmit/", {"output": "Dearest Ada"}).json()
+    assert (again["status"], again["output"]) == ("pending", "Dearest Ada")
+    decided(body, reviewer)
+    assert agent.get(body["id"])["output"] == "Dearest Ada"
+
+
+def test_a_resubmission_is_checked(agent: Agent, reviewer: User) -> None:
+    schema = {"type": "object", "properties": {"amount": {"maximum": 300}}}
+    body = agent.asked(action={"schema": schema}, editable=["/amount"])
+    path = f"{body['id']}/resubmit/"
+    early = agent.post(path, {"arguments": PAY})
+    assert (early.status_code, early.json()["reason"]) == (409, "not_waiting")
+    decided(body, reviewer, "REQUEST_CHANGES", comment="less")
+    assert errors(agent.post(path, {})) == {"arguments": "required"}
+    assert errors(agent.post(path, {"arguments": PAY, "output": 1})) == {"output": "required"}
+    too_much = {"arguments": {**PAY, "amount": 301}}
+    assert errors(agent.post(path, too_much)) == {"arguments.amount": "schema_mismatch"}
+    elsewhere = {"arguments": {**PAY, "amount": 1, "to": "EVIL", "more": 1}}
+    assert errors(agent.post(path, elsewhere)) == {
+        "arguments.to": "locked",
+        "arguments.more": "locked",
+    }
+    assert agent.post(path, {"arguments": {**PAY, "amount": 1}}).json()["status"] == "pending"
+
+
+def test_the_result_is_the_receipt(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer, edits={"amount": 100})
+    final = agent.get(body["id"])["arguments"]
+    report = {"ok": True, "output": {"receipt": "R-1"}, "arguments": final}
+    answer = agent.post(f"{body['id']}/result/", report).json()
+    assert answer["status"] == "completed"
+    assert answer["result"]["output"] == {"receipt": "R-1"}
+    assert answer["result"]["mismatch"] is False
+    receipt = ExecutionReceipt.objects.get()
+    assert (receipt.hold_id, receipt.digest) == (body["hold_id"], digest(final))
+
+
+def executed_of(user: User) -> Any:
+    """What the record's response says about the executed data."""
+    _, text = create_token(user=user, name="r", scopes=["read"])
+    client = APIClient(headers={"Authorization": f"Bearer {text}"})
+    record = HumanReviewRecord.objects.get()
+    return client.get(f"/api/v1/reviews/history/{record.pk}/").json()
+
+
+def test_other_arguments_are_flagged_on_the_record(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer)
+    assert not ExecutionReceipt.objects.exists()
+    report = {"ok": True, "arguments": {**PAY, "amount": 999}}
+    answer = agent.post(f"{body['id']}/result/", report).json()
+    assert answer["result"]["mismatch"] is True
+    event = row_of(body).execution.events.get(kind="result_reported")
+    assert event.payload["mismatch"] is True
+    assert "executed_digest" not in event.payload
+    record = executed_of(reviewer)
+    assert digest(report["arguments"]) in str(record)
+    assert replayed(row_of(body).execution_id).result_reported
+
+
+@pytest.mark.parametrize(
+    ("stated", "mismatch"),
+    [
+        ({"arguments": {"n": 1.0, "ü": "ß"}}, False),
+        ({"arguments": {"ü": "ß", "n": 1}}, False),
+        ({"arguments_digest": digest({"n": 1, "ü": "ß"})}, False),
+        ({"arguments": {"n": "1", "ü": "ß"}}, True),
+        ({"arguments": {"n": True, "ü": "ß"}}, True),
+        ({"arguments": {"n": 1, "u\u0308": "ß"}}, True),
+        ({"arguments_digest": digest({"n": 2})}, True),
+        ({}, False),
+    ],
+)
+def test_the_digest_is_that_of_the_values(
+    agent: Agent, reviewer: User, stated: dict[str, Any], mismatch: bool
+) -> None:
+    body = agent.asked(action={"arguments": {"n": 1, "ü": "ß"}})
+    decided(body, reviewer)
+    answer = agent.post(f"{body['id']}/result/", {"ok": True, **stated}).json()
+    assert answer["result"]["mismatch"] is mismatch
+
+
+def test_a_result_comes_once_and_after_the_decision(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    path = f"{body['id']}/result/"
+    early = agent.post(path, {"ok": True})
+    assert (early.status_code, early.json()["reason"]) == (409, "not_approved")
+    decided(body, reviewer)
+    both = {"ok": True, "arguments": PAY, "arguments_digest": "0" * 64}
+    assert errors(agent.post(path, both)) == {"arguments_digest": "twice"}
+    assert agent.post(path, {"ok": False, "error": "declined"}).json()["status"] == "failed"
+    twice = agent.post(path, {"ok": True})
+    assert (twice.status_code, twice.json()["reason"]) == (409, "reported")
+    answer = agent.get(body["id"])
+    assert (answer["status"], answer["result"]["error"]) == ("failed", "declined")
+
+
+def test_a_rejected_action_has_no_result(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer, "REJECT", comment="no")
+    response = agent.post(f"{body['id']}/result/", {"ok": True})
+    assert (response.status_code, response.json()["reason"]) == (409, "not_approved")

@@ -1,0 +1,123 @@
+"""Long polls, and requests that race with each other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from channels.db import database_sync_to_async
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import AsyncClient
+from django.utils import timezone
+
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.services import HoldNotFound
+from reviews.models import HumanReviewRecord
+from tests.integration.workflows.approvals.conftest import URL, Agent, decided, row_of
+from workflows.approvals import waiting
+from workflows.models import ApiToken, Approval, Hold
+from workflows.realtime.connection_limits import open_connections
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SOON = 10
+
+
+async def waited(agent: Agent, body: dict[str, Any], seconds: int = 30) -> Any:
+    """What a client that waits reads in the end."""
+    url = f"{URL}{body['id']}/?wait={seconds}"
+    response = await AsyncClient().get(url, headers=agent.headers)
+    assert response.status_code == 200
+    if not response.streaming:
+        return response.json()
+    text = b"".join([chunk async for chunk in response])
+    response.close()
+    return json.loads(text)
+
+
+async def test_the_answer_is_sent_when_it_is_there(agent: Agent, reviewer: User) -> None:
+    body = await database_sync_to_async(agent.asked)()
+    waiter = asyncio.create_task(waited(agent, body))
+    await asyncio.sleep(0.5)
+    assert not waiter.done()
+    begun = time.monotonic()
+    await database_sync_to_async(decided)(body, reviewer)
+    answer = await asyncio.wait_for(waiter, SOON)
+    assert answer["status"] == "approved"
+    assert time.monotonic() - begun < 5
+    assert open_connections() == 0
+
+
+async def test_a_wait_ends_with_the_status_as_it_is(agent: Agent) -> None:
+    body = await database_sync_to_async(agent.asked)()
+    assert (await asyncio.wait_for(waited(agent, body, 1), SOON))["status"] == "pending"
+
+
+async def test_a_decided_approval_is_answered_at_once(agent: Agent, reviewer: User) -> None:
+    body = await database_sync_to_async(agent.asked)()
+    await database_sync_to_async(decided)(body, reviewer)
+    assert (await asyncio.wait_for(waited(agent, body), 2))["status"] == "approved"
+
+
+async def test_a_revoked_token_learns_nothing_more(
+    agent: Agent, reviewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.2)
+    body = await database_sync_to_async(agent.asked)()
+    waiter = asyncio.create_task(waited(agent, body))
+    await asyncio.sleep(0.3)
+    await ApiToken.objects.aupdate(revoked_at=timezone.now())
+    await database_sync_to_async(decided)(body, reviewer)
+    assert (await asyncio.wait_for(waiter, SOON))["status"] == "pending"
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """Run the calls in threads that start at the same moment; return results or exceptions."""
+    barrier = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+
+    def run(index: int, call: Callable[[], Any]) -> None:
+        barrier.wait()
+        try:
+            results[index] = call()
+        except Exception as error:
+            results[index] = error
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_two_requests_with_one_key_make_one_approval(agent: Agent) -> None:
+    calls = [lambda: agent.ask(key="job-1")] * 4
+    bodies = [response.json() for response in together(*calls)]
+    assert len({body["id"] for body in bodies}) == 1
+    assert Approval.objects.count() == 1
+
+
+def test_either_the_cancellation_or_the_approval_wins(agent: Agent, reviewer: User) -> None:
+    for _ in range(5):
+        body = agent.asked()
+        cancelled, approved = together(
+            lambda body=body: agent.post(f"{body['id']}/cancel/", {}),
+            lambda body=body: decided(body, reviewer),
+        )
+        status = agent.get(body["id"])["status"]
+        records = HumanReviewRecord.objects.filter(execution_id=body["execution_id"]).count()
+        if isinstance(approved, Exception):
+            assert isinstance(approved, Conflict | HoldNotFound | Hold.DoesNotExist), approved
+            assert (status, records) == ("cancelled", 0)
+        else:
+            assert records == 1
+            assert status == ("cancelled" if cancelled.status_code == 200 else "approved")
+        assert row_of(body).execution.status in ("COMPLETED", "ABORTED")

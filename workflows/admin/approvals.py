@@ -1,0 +1,86 @@
+"""Admin of approval policies, which are editable, and of approvals, which are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.utils.safestring import SafeString
+
+from workflows.engine.dag import ExternalActionTask, Plan
+from workflows.executions.validation import InvalidRequest, check_groups
+from workflows.models import Approval, ApprovalPolicy
+
+from .read_only import ReadOnly, block, link
+
+if TYPE_CHECKING:
+    Base = admin.ModelAdmin[ApprovalPolicy]
+    BaseForm = forms.ModelForm[ApprovalPolicy]
+else:
+    Base = admin.ModelAdmin
+    BaseForm = forms.ModelForm
+
+
+class ApprovalPolicyForm(BaseForm):
+    """A policy; its groups exist and may decide."""
+
+    class Meta:
+        model = ApprovalPolicy
+        fields = (
+            "pattern", "groups", "quorum", "timeout_seconds", "on_timeout", "minimum_risk",
+            "skip_when", "sample", "max_change_requests", "instructions",
+            "allows_standing_answers", "enabled",
+        )  # fmt: skip
+        widgets = {"skip_when": forms.Textarea(attrs={"rows": 2})}
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or self.cleaned_data
+        if "groups" not in values or "quorum" not in values:
+            return values
+        review = {"groups": values["groups"], "quorum": values["quorum"]}
+        action = {"id": "a", "type": "external_action", "action": "a", "human_review": review}
+        try:
+            check_groups(plan=Plan(tasks=(ExternalActionTask.model_validate(action),)))
+        except InvalidRequest as invalid:
+            for problem in invalid.problems:
+                self.add_error("groups", problem.message)
+        except ValueError:
+            # The model's own validation names the invalid field.
+            return values
+        return values
+
+
+@admin.register(ApprovalPolicy)
+class ApprovalPolicyAdmin(Base):
+    """The reviews of actions by name."""
+
+    form = ApprovalPolicyForm
+    list_display = (
+        "pattern", "groups", "quorum", "minimum_risk", "timeout_seconds", "on_timeout", "enabled",
+    )  # fmt: skip
+    list_filter = ("enabled", "minimum_risk")
+    search_fields = ("pattern",)
+
+
+@admin.register(Approval)
+class ApprovalAdmin(ReadOnly):
+    """Actions that outside agents asked approval for; people decide in the reviews."""
+
+    list_display = ("action", "title", "agent", "session", "owner", "risk", "phase", "created_at")
+    list_filter = ("phase", "risk", "result_mismatch")
+    list_select_related = ("owner",)
+    search_fields = ("action", "title", "agent", "session")
+    fields = (
+        "action", "title", "run", "phase", "risk", "policy", "owner", "agent", "session", "url",
+        "context", "callback_url", "arguments_digest", "result_ok", "result", "result_error",
+        "result_mismatch", "result_at", "created_at",
+    )  # fmt: skip
+
+    @admin.display(description="run")
+    def run(self, row: Approval) -> SafeString | str:
+        return link(str(row.execution_id), "reviews:run", row.execution_id)
+
+    @admin.display(description="output")
+    def result(self, row: Approval) -> SafeString | str:
+        return block(row.result_output) if row.result_ok is not None else ""

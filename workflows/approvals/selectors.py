@@ -1,0 +1,203 @@
+"""Read approvals: their status follows from the execution and the reported result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db.models import (
+    BooleanField,
+    Case,
+    CharField,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.urls import reverse
+
+from workflows import conf
+from workflows.engine.bounded_json import digest
+from workflows.engine.dag import ExternalActionTask
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import load_state
+from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.task_inputs import as_submitted
+from workflows.executions import access
+from workflows.executions.selectors import holds_of, revision_of
+from workflows.models import Approval, Execution, ExecutionEvent, Hold, TaskAttempt
+from workflows.models.approvals import ApprovalStatus as Status
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: The caller may go on with what was decided.
+_DECIDED: Final = (Status.APPROVED, Status.COMPLETED, Status.FAILED)
+
+
+def approvals_of(user: User) -> QuerySet[Approval]:
+    """Return the approvals that a person's tokens and sessions asked for, with their status."""
+    if access.allowed_workflow_ids(user) is not None:
+        # The token is limited to workflows, and an approval has none.
+        return Approval.objects.none()
+    return with_status(Approval.objects.filter(owner=user.pk))
+
+
+def with_status(rows: QuerySet[Approval]) -> QuerySet[Approval]:
+    """Annotate `status`, and `hold_id` and `expires_at` of the newest hold."""
+    newest = Hold.objects.filter(execution=OuterRef("execution")).order_by("-opened_seq")
+    expired = ExecutionEvent.objects.filter(execution=OuterRef("execution"), kind="hold_expired")
+    waits = Func(
+        F("execution__state"),
+        Value("$.tasks.*.waits_for_caller"),
+        function="jsonb_path_exists",
+        template="%(function)s(%(expressions)s::jsonpath)",
+        output_field=BooleanField(),
+    )
+    rows = rows.select_related("execution").annotate(
+        hold_id=Subquery(newest.values("pk")[:1]),
+        expires_at=Subquery(newest.values("expires_at")[:1]),
+        hold_status=Subquery(newest.values("status")[:1]),
+        has_expired=Exists(expired),
+        waits=waits,
+    )
+    ended = {name: Q(execution__status=status.value) for name, status in _ENDS.items()}
+    rejected = ended["aborted"] & Q(hold_status=Hold.Status.REJECTED)
+    return rows.annotate(
+        status=Case(
+            When(result_ok=True, then=Value(Status.COMPLETED)),
+            When(Q(result_ok=False) | ended["failed"], then=Value(Status.FAILED)),
+            When(ended["completed"], then=Value(Status.APPROVED)),
+            When(rejected & Q(has_expired=True), then=Value(Status.EXPIRED)),
+            When(rejected, then=Value(Status.REJECTED)),
+            When(ended["aborted"], then=Value(Status.CANCELLED)),
+            When(waits=True, then=Value(Status.CHANGES_REQUESTED)),
+            default=Value(Status.PENDING),
+            output_field=CharField(),
+        )
+    )
+
+
+_ENDS: Final = {
+    "completed": ExecutionStatus.COMPLETED,
+    "failed": ExecutionStatus.FAILED,
+    "aborted": ExecutionStatus.ABORTED,
+}
+
+
+def action_of(execution: Execution) -> ExternalActionTask:
+    """Return the only task of an approval's execution."""
+    task = revision_of(execution).plan.tasks[0]
+    if not isinstance(task, ExternalActionTask):
+        raise TypeError(f"execution {execution.pk} is no approval")
+    return task
+
+
+def submitted_values(execution: Execution) -> dict[str, Any]:
+    """Return the `arguments` and the `output` that the caller submitted last."""
+    task = action_of(execution)
+    submitted = as_submitted(task, load_state(execution.state).tasks.get(task.id))
+    if not isinstance(submitted, ExternalActionTask):
+        raise TypeError(f"execution {execution.pk} is no approval")
+    return {"arguments": submitted.arguments, "output": submitted.output}
+
+
+def approval_body(approval: Approval) -> dict[str, Any]:
+    """Return an approval for its caller; the row comes from `approvals_of`.
+
+    The values are not masked: the caller knows them.
+    """
+    execution, task = approval.execution, action_of(approval.execution)
+    status: str = approval.status  # type: ignore[attr-defined]
+    holds = holds_of(execution)
+    hold = holds[-1] if holds else None
+    values = _values(approval, status, hold)
+    return {
+        "id": str(approval.pk),
+        "status": status,
+        "action": {"name": approval.action, "title": approval.title},
+        "phase": approval.phase,
+        "risk": approval.risk,
+        "policy": approval.policy or None,
+        "arguments": values["arguments"],
+        "arguments_digest": digest(values["arguments"]),
+        "output": values["output"] if task.is_executed else None,
+        **_decision(approval, status, hold),
+        "grant": None,
+        "execution_id": str(execution.pk),
+        "hold_id": hold.pk if hold else None,
+        "version": execution.version,
+        "round": hold.round if hold else 1,
+        "changes_left": hold.changes_left if hold else 0,
+        "review_url": _review_url(execution, hold),
+        "expires_at": hold.expires_at if hold and status == Status.PENDING else None,
+        "requested_by": {
+            "agent": approval.agent,
+            "session": approval.session,
+            "url": approval.url,
+        },
+        "result": _result(approval),
+        "created_at": approval.created_at,
+    }
+
+
+def _values(approval: Approval, status: str, hold: Hold | None) -> dict[str, Any]:
+    """Return the decided values, or those that people see at the moment."""
+    execution = approval.execution
+    if status in _DECIDED:
+        rows = TaskAttempt.objects.filter(
+            execution=execution, settled=True, status=TaskStatus.SUCCEEDED.value
+        )
+        done = rows.order_by("-attempt").first()
+        if done is not None:
+            output = done.edited_output if done.is_edited else done.output
+            return {"arguments": done.inputs, "output": output}
+    values = submitted_values(execution)
+    # The state of a run that has ended does not have the tasks any more.
+    if hold is not None and ExecutionStatus(execution.status).is_final:
+        name = "output" if approval.phase == TriggerPhase.AFTER_EXECUTION else "arguments"
+        return {**values, name: hold.payload}
+    return values
+
+
+def _decision(approval: Approval, status: str, hold: Hold | None) -> dict[str, Any]:
+    """Return who decided, when, and why; the values of a cancellation are those of its sender."""
+    nobody = {"edited": False, "comment": "", "decided_by": None, "decided_at": None}
+    if status == Status.PENDING:
+        return nobody
+    execution = approval.execution
+    if status == Status.CANCELLED or hold is None or not hold.decision:
+        skipped = execution.events.filter(kind="review_spared").last()
+        comment = skipped.payload["why"] if skipped else execution.error
+        return {**nobody, "comment": comment, "decided_at": execution.finished_at}
+    return {
+        "edited": bool(getattr(hold, "edited", False)),
+        "comment": getattr(hold, "comment", ""),
+        "decided_by": getattr(hold, "reviewer", None),
+        "decided_at": hold.decided_at,
+    }
+
+
+def _review_url(execution: Execution, hold: Hold | None) -> str:
+    """Return the full URL of the page of the review, or of the run if no review opened."""
+    if hold is None:
+        path = reverse("reviews:run", args=[execution.pk])
+    else:
+        path = reverse("reviews:decision", args=[execution.pk, hold.pk])
+    return conf.site_url().rstrip("/") + path
+
+
+def _result(approval: Approval) -> dict[str, Any] | None:
+    if approval.result_ok is None:
+        return None
+    return {
+        "ok": approval.result_ok,
+        "output": approval.result_output,
+        "error": approval.result_error,
+        "mismatch": approval.result_mismatch,
+        "reported_at": approval.result_at,
+    }
