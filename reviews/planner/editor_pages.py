@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from .editor_inputs import examples_of
 from .fields import asked_inputs, number_text
 from .input_form import input_path, inputs_context
 from .input_references import tasks_that_read
-from .pages import conflict_context, is_about, policy_switches, target_of, task_context, tool_url
+from .pages import conflict_context, policy_switches, target_of, task_context, tool_url
 from .rights import may_save
 from .run_values import (
     RunValues,
@@ -51,6 +52,8 @@ _LONGEST_NOTE = 18
 #: The maximum number of boxes of one layer; the list below the picture has every task.
 _MAX_ROWS = 40
 _OFFERED = 8
+#: The path of a problem in a task of the plan, or in a field of its form.
+_OF_TASK = re.compile(r"plan\.tasks\[([0-9]{1,9})\](?=[.\[]|$)|t([0-9]{1,9})\.")
 #: Field of the task form → the part of a problem's path that belongs to it.
 _SLOTS = {
     "name": "id",
@@ -73,7 +76,7 @@ def editor_context(
     """Return `e` of the template; `checked` are the problems found by validation."""
     problems = (*draft.problems, *(each for each in checked if each not in draft.problems))
     schemas = schemas_of(draft.plan)
-    faulty = [_faults_of(at, problems) for at in range(len(draft.tasks))]
+    faulty = _faults_by_task(problems, len(draft.tasks))
     open_faults = faulty[draft.selected] if 0 <= draft.selected < len(faulty) else []
     return {
         "draft": draft,
@@ -108,8 +111,19 @@ def _inputs(draft: EditorDraft, problems: Iterable[Problem]) -> dict[str, Any]:
     )
 
 
-def _faults_of(at: int, problems: Iterable[Problem]) -> list[Problem]:
-    return [each for each in problems if is_about(each.path, f"plan.tasks[{at}]", f"t{at}")]
+def _faults_by_task(problems: Iterable[Problem], tasks: int) -> list[list[Problem]]:
+    faulty: list[list[Problem]] = [[] for _task in range(tasks)]
+    for each in problems:
+        at = _task_of(each)
+        if at is not None and at < tasks:
+            faulty[at].append(each)
+    return faulty
+
+
+def _task_of(problem: Problem) -> int | None:
+    """Return the position of the task that a problem is about."""
+    found = _OF_TASK.match(problem.path)
+    return int(found[1] or found[2]) if found else None
 
 
 def _focus(draft: EditorDraft) -> str:
@@ -128,8 +142,8 @@ def _workflow(draft: EditorDraft) -> dict[str, str] | None:
 def _listed(problems: Iterable[Problem], draft: EditorDraft) -> Iterable[dict[str, Any]]:
     """Yield every problem with the name of its task instead of its position."""
     for each in problems:
-        at = next((at for at in range(len(draft.tasks)) if each in _faults_of(at, [each])), None)
-        if at is None:
+        at = _task_of(each)
+        if at is None or at >= len(draft.tasks):
             yield {
                 "path": input_path(draft.inputs_schema, each.path),
                 "message": each.message,

@@ -48,7 +48,7 @@ from .rights import (
     workflow_or_404,
     workflow_to_change_or_404,
 )
-from .run_plans import draft_of_run
+from .run_plans import draft_of_copy, draft_of_run
 from .stored_drafts import StoredDraft, discard, keep, stored_draft
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _opened(request: HttpRequest) -> EditorDraft:
     if number := request.GET.get("workflow", ""):
         return editor_draft.of_workflow(workflow_to_change_or_404(user, number))
     if number := request.GET.get("copy", ""):
-        return editor_draft.copy_of(workflow_or_404(user, number))
+        return draft_of_copy(user, workflow_or_404(user, number))
     if number := request.GET.get("run", ""):
         return draft_of_run(visible_execution(request, parse_natural_number(number) or 0))
     return EditorDraft()

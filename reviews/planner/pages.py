@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from reviews.components.number_formatting import (
 from reviews.components.plan_diff import short
 from reviews.components.tables import Row, Table
 from reviews.decisions.masking import masked
+from reviews.planner.definition_view import shown_definition
 from reviews.planner.drafts import (
     Draft,
     is_switched_on,
@@ -356,7 +356,9 @@ def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
         "picture": plan_picture(plan) if plan else layout([]),
         "holds": tuple(_holds(plan, workflow)) if plan else (),
         "tasks": tuple(_workflow_task(each) for each in plan.tasks) if plan else (),
-        "plan_json": json.dumps(workflow.plan, indent=2, ensure_ascii=False),
+        "plan_json": pretty(
+            workflow.plan if may_save(user) else shown_definition(workflow)["plan"]
+        ),
     }
 
 

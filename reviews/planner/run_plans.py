@@ -1,9 +1,9 @@
-"""A run's plan as the draft of a workflow, without the secrets in it."""
+"""A run's or another workflow's plan as the draft of a workflow, without the secrets in it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
@@ -11,11 +11,16 @@ from reviews.audit.reveals import task_rules
 from reviews.decisions.masking import masked
 from workflows.engine.policy import Policy
 from workflows.executions.selectors import revision_of, tasks_of
-from workflows.models import Execution
+from workflows.models import Execution, Workflow
 
 from . import editor_draft
+from .definition_view import shown_definition
 from .editor_draft import EditorDraft
 from .fields import values_name, values_of
+from .rights import may_save
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 
 def draft_of_run(execution: Execution) -> EditorDraft:
@@ -28,21 +33,10 @@ def draft_of_run(execution: Execution) -> EditorDraft:
     )
     rules = task_rules(execution, tasks_of(execution))
     warnings: list[str] = []
-    tasks: list[dict[str, Any]] = []
-    for task in written["tasks"]:
-        values = values_of(task)
-        shown: Any = masked(values, rules[task["id"], "inputs"]).value
-        kept = {name: value for name, value in values.items() if shown[name] == value}
-        warnings += [
-            _("%(task)s.%(name)s holds a masked value; enter it again.")
-            % {"task": task["id"], "name": name}
-            for name in values.keys() - kept.keys()
-        ]
-        code = task.get("code")
-        if code is not None and (hidden := masked(code).value) != code:
-            task = {**task, "code": hidden}
-            warnings.append(_("The code of %(task)s holds a masked value.") % {"task": task["id"]})
-        tasks.append({**task, values_name(task): kept})
+    tasks = [
+        _without_masked(task, masked(values_of(task), rules[task["id"], "inputs"]).value, warnings)
+        for task in written["tasks"]
+    ]
     policy = Policy.model_validate(execution.policy)
     draft = editor_draft.of_run(
         execution,
@@ -50,3 +44,47 @@ def draft_of_run(execution: Execution) -> EditorDraft:
         policy.model_dump(mode="json", exclude_defaults=True, exclude={"review_rules"}),
     )
     return replace(draft, warnings=tuple(sorted(warnings)))
+
+
+def draft_of_copy(user: User, workflow: Workflow) -> EditorDraft:
+    """Return the draft of a copy; without masked values for people who cannot save workflows."""
+    draft = editor_draft.copy_of(workflow)
+    if may_save(user):
+        return draft
+    shown = shown_definition(workflow)
+    warnings: list[str] = []
+    tasks = [
+        _without_masked(task, values_of(seen), warnings)
+        for task, seen in zip(draft.tasks, shown["plan"].get("tasks", ()), strict=True)
+    ]
+    inputs = {
+        name: value
+        for name, value in draft.default_inputs.items()
+        if shown["default_inputs"].get(name) == value
+    }
+    warnings += [
+        _("The default value of %(name)s is masked; enter it again.") % {"name": name}
+        for name in draft.default_inputs.keys() - inputs.keys()
+    ]
+    return replace(
+        draft,
+        plan={**draft.plan, "tasks": tasks},
+        default_inputs=inputs,
+        warnings=tuple(sorted(warnings)),
+    )
+
+
+def _without_masked(task: dict[str, Any], shown: Any, warnings: list[str]) -> dict[str, Any]:
+    """Return a task without the arguments that differ from `shown`, and with its code masked."""
+    values = values_of(task)
+    kept = {name: value for name, value in values.items() if shown.get(name) == value}
+    warnings += [
+        _("%(task)s.%(name)s holds a masked value; enter it again.")
+        % {"task": task.get("id"), "name": name}
+        for name in values.keys() - kept.keys()
+    ]
+    code = task.get("code")
+    if code is not None and (hidden := masked(code).value) != code:
+        task = {**task, "code": hidden}
+        warnings.append(_("The code of %(task)s holds a masked value.") % {"task": task.get("id")})
+    return {**task, values_name(task): kept}

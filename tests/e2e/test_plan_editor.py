@@ -247,6 +247,41 @@ def test_a_reference_is_chosen_from_a_run_and_tried_while_it_is_typed(
     assert violations == []
 
 
+def test_an_unsaved_draft_is_offered_after_a_new_sign_in(
+    browser: Browser, page: Page, product: Product, violations: list[str]
+) -> None:
+    sign_in(page, product, "reviewer")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.goto(f"{product.address}/workflows/edit/")
+    expect(page.get_by_text("Unsaved draft from")).to_have_count(0)
+    page.get_by_role("button", name="+ builtin.echo").click()
+    expect(page.locator("#task-title")).to_be_focused()
+    # An error stands at its field, and the draft is kept, after a pause in typing.
+    identifier = page.get_by_label("Id", exact=True)
+    identifier.fill("not good")
+    expect(identifier).to_have_attribute("aria-invalid", "true")
+    expect(identifier).to_be_focused()
+    identifier.fill("say")
+    expect(page.locator(f"{NODES} .name")).to_have_text("say")
+
+    other = browser.new_page(viewport=WIDE)  # type: ignore[arg-type]
+    sign_in(other, product, "reviewer")
+    other.goto(f"{product.address}/workflows/edit/")
+    expect(other.get_by_text("Unsaved draft from")).to_be_visible()
+    expect(other.locator(NODES)).to_have_count(0)
+    tab_to(other, "Continue")
+    other.keyboard.press("Enter")
+    expect(other.locator(f"{NODES} .name")).to_have_text("say")
+    expect(other.get_by_text("Unsaved draft from")).to_have_count(0)
+    other.reload()
+    other.get_by_role("button", name="Discard").click()
+    expect(other.get_by_text("Unsaved draft from")).to_have_count(0)
+    other.reload()
+    expect(other.get_by_text("Unsaved draft from")).to_have_count(0)
+    other.close()
+    assert violations == []
+
+
 def finished_run(product: Product) -> int:
     """A run of two echoes; the second reads the whole output of the first."""
     first = {"id": "echo", "type": "tool", "tool": "builtin.echo"}

@@ -16,6 +16,7 @@ from reviews.planner import editor_pages
 from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser, Start
 from tests.support.catalogue import stock_catalogue
+from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import save_workflow
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
@@ -401,6 +402,36 @@ def test_a_stored_draft_says_that_its_workflow_was_saved(
     other.draft = editor.draft
     other.press("continue_draft").press("show")
     assert PlanDraft.objects.get().user == admin
+
+
+def test_a_copy_shows_no_secrets_to_those_who_cannot_save(admin: User, operator: User) -> None:
+    task = {"id": "a", "type": "tool", "tool": "builtin.echo"}
+    plan = {
+        "tasks": [
+            {**task, "arguments": {"value": {"password": "hunter2"}}},
+            {**task, "id": "b", "arguments": {"value": 1}},
+        ]
+    }
+    inputs = {"api_key": "hunter3", "word": "hi"}
+    fields = {"name": "w", "title": "W", "plan": plan, "default_inputs": inputs}
+    workflow = save_workflow(actor=admin, fields=fields)
+    copy = Editor(operator, f"?copy={workflow.pk}")
+    assert "hunter" not in copy.html
+    assert [each["arguments"] for each in copy.tasks] == [{}, {"value": 1}]
+    assert "a.value holds a masked value" in copy.html
+    assert "The default value of api_key is masked" in copy.html
+    assert "hunter2" in Editor(admin, f"?copy={workflow.pk}").draft
+    for person, is_shown in ((operator, False), (admin, True)):
+        page = signed_in(person).get(f"/workflows/{workflow.pk}/").content.decode()
+        assert ("hunter2" in page) is is_shown
+
+
+def test_problems_of_many_tasks_are_sorted_in_one_pass() -> None:
+    problems = [Problem(f"plan.tasks[{at}].tool", "x", "x") for at in range(20_000)]
+    problems += [Problem("t7.name", "x", "x"), Problem("plan.tasks", "x", "x")]
+    faulty = editor_pages._faults_by_task(problems, 20_000)
+    assert [len(each) for each in faulty].count(1) == 19_999
+    assert len(faulty[7]) == 2
 
 
 def test_words_lead_to_the_editor(operator: User) -> None:
