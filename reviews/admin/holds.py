@@ -231,6 +231,7 @@ class AdminDecision(DecisionView):
         return {
             **d,
             "url": _url(hold),
+            "in_admin": True,
             "queue_url": reverse("admin:workflows_hold_changelist"),
             "next_review_url": _url(following) if d["next_review_url"] and following else "",
         }

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
+from django.contrib.admin.utils import quote
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from reviews.decisions.rights import group_names
@@ -117,6 +119,18 @@ def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
     if found is None:
         raise Http404
     return found
+
+
+def posted_in_admin(request: HttpRequest) -> bool:
+    """Whether the form that was posted is on a review's page in the admin."""
+    return "in_admin" in request.POST
+
+
+def back_to_review(request: HttpRequest, hold: Hold) -> SeeOther:
+    """Redirect to the page of a review from which a form was posted: the desk's or the admin's."""
+    if posted_in_admin(request):
+        return SeeOther(reverse("admin:workflows_hold_change", args=(quote(hold.pk),)))
+    return SeeOther(reverse("reviews:decision", args=(hold.execution_id, hold.pk)))
 
 
 def hold_or_404(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:

@@ -16,7 +16,15 @@ from django.views.generic import View
 from reviews.components.number_formatting import at_least
 from reviews.components.reasons import render_reason
 from reviews.components.value_view import value_view
-from reviews.components.views import SeeOther, current_user, fragment, hold_or_404, is_htmx, page
+from reviews.components.views import (
+    SeeOther,
+    back_to_review,
+    current_user,
+    fragment,
+    hold_or_404,
+    is_htmx,
+    page,
+)
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edit_impact import impact_context, path_of
@@ -93,7 +101,7 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
         raise PermissionDenied(error)
     if error:
         messages.error(request, error)
-    return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+    return back_to_review(request, hold)
 
 
 @login_required

@@ -19,12 +19,14 @@ from django.views.generic import View
 from reviews.components.reasons import render_reason
 from reviews.components.views import (
     SeeOther,
+    back_to_review,
     current_user,
     cursor_or_404,
     fragment,
     hold_or_404,
     is_htmx,
     page,
+    posted_in_admin,
 )
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
@@ -167,11 +169,15 @@ def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse
     error, status = _apply(request, hold.id)
     if is_htmx(request):
         now = hold_or_404(request, execution_id, hold_id)
-        d = {**status_context(current_user(request), now), "claim_error": error}
+        d = {
+            **status_context(current_user(request), now),
+            "claim_error": error,
+            "in_admin": posted_in_admin(request),
+        }
         return fragment(request, "reviews/decisions/_status.html", {"d": d}, status=status)
     if error:
         messages.error(request, error)
-    return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+    return back_to_review(request, hold)
 
 
 def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
@@ -244,7 +250,7 @@ class ExtendView(LoginRequiredMixin, View):
             raise PermissionDenied(error)
         if error:
             messages.error(request, error)
-        return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+        return back_to_review(request, hold)
 
     def _show(
         self, request: HttpRequest, hold: Hold, *, error: str = "", status: int = 200

@@ -114,6 +114,37 @@ def test_the_group_is_needed_besides_the_permission(staff: Any, start: Any) -> N
     assert hold.status == Hold.Status.OPEN
 
 
+def test_forms_beside_the_decision_return_to_the_admin(
+    staff: Any, start: Any, settings: Any
+) -> None:
+    """Claim, extend and undo without JavaScript."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "undo_seconds": 600}
+    review = {"phase": "BEFORE_EXECUTION", "timeout_seconds": 600}
+    hold = start(echo("a", **review), echo("b", **review)).holds.order_by("opened_seq").first()
+    client = staff("reviewer")
+    text = client.get(page(hold)).content.decode()
+    place = (hold.execution_id, hold.pk)
+    flag = '<input type="hidden" name="in_admin" value="yes">'
+    posts = {
+        reverse("reviews:claim", args=place): {"action": "claim"},
+        reverse("reviews:extend", args=place): {"seconds": "3600"},
+    }
+    assert text.count(flag) == len(posts)
+    for url, fields in posts.items():
+        assert f'action="{url}"' in text
+        assert client.post(url, {**fields, "in_admin": "yes"})["Location"] == page(hold)
+        assert client.post(url, fields)["Location"] == reverse("reviews:decision", args=place)
+    client.post(page(hold), answer(hold, "APPROVE"))
+    undo = reverse("reviews:withdraw", args=place)
+    text = client.get(page(hold)).content.decode()
+    assert f'action="{undo}"' in text
+    assert f'hx-post="{undo}"' not in text
+    assert flag in text
+    assert client.post(undo, {"in_admin": "yes"})["Location"] == page(hold)
+    hold.refresh_from_db()
+    assert hold.status == Hold.Status.OPEN
+
+
 # --- actions --------------------------------------------------------------------------------------
 
 
