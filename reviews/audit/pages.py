@@ -167,6 +167,8 @@ def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
         "subject": components_labels.record_subject(record),
         "decision": components_labels.record_outcome(record),
         "at": record.reviewed_at,
+        "actor": record.actor,
+        "reviewer_id": record.reviewer_id,
         "phase_text": components_labels.phase_text(record.trigger_phase, past=True),
         "run_url": f"{reverse('reviews:run', args=(record.execution_id,))}#e{record.version}",
         "run_title": components_labels.run_title(record.workflow_title, record.execution_id),

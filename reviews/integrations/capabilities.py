@@ -45,6 +45,7 @@ def capabilities_context() -> dict[str, Any]:
     return {
         "rows": tuple(
             {
+                "id": row.pk,
                 "name": row.name,
                 "description": row.description,
                 "language": row.get_language_display(),
@@ -57,6 +58,7 @@ def capabilities_context() -> dict[str, Any]:
                     for line in lines_of(row.code, row.language)
                 ),
                 "made_by": row.created_by.get_username() if row.created_by else "",
+                "made_by_id": row.created_by_id,
                 "run_url": reverse("reviews:run", args=(row.from_execution_id,))
                 if row.from_execution_id
                 else "",

@@ -53,7 +53,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
 from workflows.executions.definitions import WorkflowChanged, seen_mark
 from workflows.executions.validation import InvalidRequest, check_plan
-from workflows.models import Execution, ExecutionEvent, Workflow
+from workflows.models import Execution, ExecutionEvent, McpServer, Workflow
 from workflows.planning.planner import predict_next
 
 if TYPE_CHECKING:
@@ -464,14 +464,17 @@ def _review_text(task_id: str, review: ReviewPolicy) -> str:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def tool_context(user: User, tool: Tool) -> dict[str, Any]:
+def tool_context(tool: Tool) -> dict[str, Any]:
     """Return `tool` of the template."""
-    may_look = user.is_staff and user.has_perm("graphrag.view_tool")
     return {
         "around": neighbourhood(tool, _address),
         "embedder": tool.embedder,
         "marks": tuple(_marks(tool)),
-        "admin_url": reverse("admin:graphrag_tool_change", args=(tool.pk,)) if may_look else "",
+        "id": tool.pk,
+        "server": tool.server,
+        "server_id": McpServer.objects.filter(name=tool.server)
+        .values_list("pk", flat=True)
+        .first(),
     }
 
 

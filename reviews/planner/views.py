@@ -268,7 +268,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
     found = all_tools().filter(name=name).first() if "\0" not in name else None
     if found is None:
         raise Http404
-    context = {"tool": tool_context(current_user(request), found), "row": _row(found)}
+    context = {"tool": tool_context(found), "row": _row(found)}
     return page(request, "reviews/planner/tool.html", context, section="tools")
 
 

@@ -242,6 +242,7 @@ def run_context(
         "started_by": execution.created_by.get_username()
         if execution.created_by
         else _("the system"),
+        "started_by_id": execution.created_by_id,
         "started_at": execution.created_at,
         "elapsed_text": components_labels.span_text(execution.created_at, execution.finished_at)
         if execution.finished_at

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.urls import reverse
 
 from workflows.models import Capability, Grant
 from workflows.planning.planner import sync_capabilities
@@ -35,6 +36,10 @@ class CapabilityAdmin(Base):
         name for name in fields if name not in ("description", "approval_mode", "enabled")
     )
 
+    def view_on_site(self, obj: Capability) -> str:
+        """The capability in the list of the desk."""
+        return f"{reverse('reviews:capabilities')}#capability-{obj.name}"
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -61,6 +66,10 @@ class GrantAdmin(ReadOnly):
     search_fields = ("resource", "task_id", "granted_by")
     exclude = ("why",)
     readonly_fields = ("reason",)
+
+    def view_on_site(self, obj: Grant) -> str:
+        """The review that granted it, on the desk."""
+        return reverse("reviews:decision", args=(obj.execution_id, obj.hold_id))
 
     @admin.display(description="why")
     def reason(self, grant: Grant) -> str:

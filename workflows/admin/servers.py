@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
@@ -107,6 +108,10 @@ class McpServerAdmin(Base):
     search_fields = ("name", "command", "url")
     readonly_fields = ("synced_at", "sync_error", "env_names", "header_names")
     actions = ("sync_tools",)
+
+    def view_on_site(self, obj: McpServer) -> str:
+        """The server's tools on the desk."""
+        return f"{reverse('reviews:tools')}?{urlencode({'q': obj.name})}"
 
     def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[Any]:
         """Show only the names of variables and headers to users who cannot change the server."""

@@ -1,0 +1,47 @@
+"""Links to the admin's page of an object, for people who may open that page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.utils import quote
+from django.template.context import Context
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from .desk import visible
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def admin_link(context: Context, label: str, key: Any) -> SafeString | str:
+    """Return the link “Open in the admin” to the object of model `label` with this key, or ""."""
+    url = _url(context, label, key)
+    if not url:
+        return ""
+    text = _("Open in the admin")
+    return format_html('<a class="quiet-link to-admin" href="{}">{}</a>', url, text)
+
+
+@register.simple_tag(takes_context=True)
+def person(context: Context, name: str, key: Any) -> SafeString | str:
+    """Return a person's name, linked to their account for people who may see accounts."""
+    url = _url(context, "auth.user", key)
+    shown = visible(name)
+    return format_html('<a class="quiet-link" href="{}">{}</a>', url, shown) if url else shown
+
+
+def _url(context: Context, label: str, key: Any) -> str:
+    request = context.get("request")
+    if request is None or not key or not admin.site.has_permission(request):
+        return ""
+    model = apps.get_model(label)
+    if not admin.site.get_model_admin(model).has_view_permission(request):
+        return ""
+    return reverse(f"admin:{label.replace('.', '_')}_change", args=(quote(key),))

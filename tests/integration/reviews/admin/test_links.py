@@ -1,0 +1,110 @@
+"""Links between the desk and the admin: both ways, for people who may open the other page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+
+from graphrag.models import Tool
+from reviews.decisions.services import DecisionRequest, decide
+from reviews.models import HumanReviewRecord
+from tests.integration.reviews.conftest import echo
+from workflows.models import Capability, Grant, Hold, McpServer, Workflow
+
+pytestmark = pytest.mark.django_db
+
+
+def admin(label: str, key: Any) -> str:
+    return reverse(f"admin:{label}_change", args=(key,))
+
+
+@pytest.fixture
+def places(start: Any, make_user: Any, operator: User) -> dict[str, tuple[str, str]]:
+    """Object → its page on the desk, and its page in the admin."""
+    review = {"phase": "BEFORE_EXECUTION", "on_reject": "skip"}
+    run = start(echo("a", **review), echo("b", **review))
+    waiting, decided = run.holds.order_by("opened_seq")
+    decider = make_user("decider", "reviewer")
+    version = Hold.objects.select_related("execution").get(pk=decided.pk).execution.version
+    decide(
+        DecisionRequest(
+            hold_id=decided.pk, user=decider, decision="REJECT", version=version, source="rest"
+        )
+    )
+    record = HumanReviewRecord.objects.get()
+    workflow = Workflow.objects.create(name="w", title="W", plan={"tasks": [echo("a")]})
+    server = McpServer.objects.create(name="kit", command="/nowhere/at/all")
+    tool = Tool.objects.get(name="builtin.echo")
+    Tool.objects.filter(pk=tool.pk).update(server="kit")
+    capability = Capability.objects.create(
+        name="c", language="python", code="1", permission_set={}, created_by=operator
+    )
+    grant = Grant.objects.create(
+        hold=decided, execution=run, operation="read", resource="a", scope="run",
+        granted_by="decider", permissions={},
+    )  # fmt: skip
+    page_of_run = reverse("reviews:run", args=(run.pk,))
+    page_of_record = reverse("reviews:record", args=(record.pk,))
+    page_of_tool = reverse("reviews:tool", args=(tool.name,))
+    return {
+        "hold": (
+            reverse("reviews:decision", args=(run.pk, waiting.pk)),
+            admin("workflows_hold", waiting.pk),
+        ),
+        "run": (page_of_run, admin("workflows_execution", run.pk)),
+        "record": (page_of_record, admin("reviews_humanreviewrecord", record.pk)),
+        "workflow": (
+            reverse("reviews:workflow", args=(workflow.pk,)),
+            admin("workflows_workflow", workflow.pk),
+        ),
+        "tool": (page_of_tool, admin("graphrag_tool", tool.pk)),
+        "server": (page_of_tool, admin("workflows_mcpserver", server.pk)),
+        "capability": (
+            reverse("reviews:capabilities"),
+            admin("workflows_capability", capability.pk),
+        ),
+        "grant": (reverse("reviews:grants") + "?all=1", admin("workflows_grant", grant.pk)),
+        "starter": (page_of_run, admin("auth_user", run.created_by_id)),
+        "reviewer": (page_of_record, admin("auth_user", decider.pk)),
+    }
+
+
+def test_the_desk_links_to_the_admin(staff: Any, places: dict[str, tuple[str, str]]) -> None:
+    client = staff("auditor")
+    for name, (desk, page) in places.items():
+        response = client.get(desk)
+        assert response.status_code == 200, name
+        assert f'href="{page}"' in response.content.decode(), name
+        assert client.get(page).status_code == 200, name
+
+
+def test_no_link_leads_to_a_refusal(staff: Any, places: dict[str, tuple[str, str]]) -> None:
+    """Reviewers read no accounts, servers, capabilities and grants; others are not staff."""
+    refused = ("server", "capability", "grant", "starter", "reviewer")
+    for role, hidden in (("reviewer", refused), ("operator", ("starter", "reviewer"))):
+        client = staff(role)
+        for name, (desk, page) in places.items():
+            shown = f'href="{page}"' in client.get(desk).content.decode()
+            assert shown == (name not in hidden), (role, name)
+            assert (client.get(page).status_code == 403) == (name in hidden), (role, name)
+    User.objects.filter(username="staff-operator").update(is_staff=False)
+    for name, (desk, page) in places.items():
+        assert page not in client.get(desk).content.decode(), name
+
+
+def test_the_admin_links_to_the_desk(staff: Any, places: dict[str, tuple[str, str]]) -> None:
+    client = staff("root")
+    others = {
+        "server": reverse("reviews:tools") + "?q=kit",
+        "capability": reverse("reviews:capabilities") + "#capability-c",
+        "grant": reverse(
+            "reviews:decision", args=Grant.objects.values_list("execution", "hold").get()
+        ),
+        "starter": "/history/?reviewer=",
+        "reviewer": "/history/?reviewer=decider",
+    }
+    for name, (desk, page) in places.items():
+        assert f'href="{others.get(name, desk)}' in client.get(page).content.decode(), name
