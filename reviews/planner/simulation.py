@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.auth import get_user_model
@@ -21,13 +22,14 @@ from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import CodeTask, Plan
 from workflows.engine.policy import Policy, ReviewPolicy, ReviewRules, TriggerPhase
+from workflows.engine.review_rules import rules_for
 from workflows.engine.simulation import Example, Point, Simulation, simulate
 from workflows.engine.state import HoldReason, SkipReason
 from workflows.engine.status import TaskStatus
 from workflows.executions import access
 from workflows.executions.selectors import tasks_of
 from workflows.executions.validation import InvalidRequest, check_plan, check_policy
-from workflows.models import Execution, Hold
+from workflows.models import Execution, Hold, TaskAttempt
 from workflows.review_rules import active_rules
 
 from .policy_form import duration_field
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Plans with more tasks are not simulated, because each change of the form simulates anew.
 MAX_TASKS: Final = 200
+#: Seconds after which a simulation ends: a plan can have many slow expressions.
+_SECONDS: Final = 1.0
 _MAX_NAMES: Final = 5
 _MAX_KEYS: Final = 50
 #: Rows of people and groups that are read; a larger installation gets a lower bound.
@@ -50,15 +54,19 @@ _SEE_PEOPLE: Final = frozenset({access.OPERATOR, access.ADMIN, access.AUDITOR})
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """The example of a simulation, and the permissions that the last run asked for.
+    """The example of a simulation, and what is known about the last run.
 
-    `masked` are the tasks whose output has masked values.
+    `read` are the tasks whose outputs the simulation needs, `masked` those of them with masked
+    values, and `succeeded` all tasks that ended well.  `asked` has the permissions that tasks asked
+    for.
     """
 
     example: Example
     run: Execution | None = None
-    asked: Mapping[str, tuple[str, ...]] | None = None
+    read: frozenset[str] = frozenset()
     masked: frozenset[str] = frozenset()
+    succeeded: frozenset[str] = frozenset()
+    asked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def simulation_context(user: User, draft: EditorDraft, wanted: str) -> dict[str, Any] | None:
@@ -83,8 +91,11 @@ def simulation_context(user: User, draft: EditorDraft, wanted: str) -> dict[str,
     except InvalidRequest:
         return {**context, "problem": _("Fix the errors to see where a run would stop.")}
     policy = policy.model_copy(update={"review_rules": _rules(user, draft)})
-    data = _data(draft, plan, run if source == "run" else None)
-    found = simulate(plan, policy, data.example)
+    data = _Data(Example(dict(draft.default_inputs)))
+    if run is not None and source == "run":
+        data = _data(run, plan, _conditional(plan, policy.review_rules) | _open(draft, plan))
+    deadline = monotonic() + _SECONDS
+    found = simulate(plan, policy, data.example, is_late=lambda: monotonic() > deadline)
     people = _People(user, policy, found.points, plan)
     rows = tuple(_rows(plan, found, data, people))
     return {
@@ -95,7 +106,7 @@ def simulation_context(user: User, draft: EditorDraft, wanted: str) -> dict[str,
         "summary": _summary(rows),
         "skipped": tuple(_skipped(found)),
         "outputs": _keys(data.example.outputs),
-        "notes": tuple(_notes(plan, policy, data, people)),
+        "notes": tuple(_notes(policy, data, people)),
     }
 
 
@@ -120,24 +131,56 @@ def _rules(user: User, draft: EditorDraft) -> ReviewRules:
 # --- data -----------------------------------------------------------------------------------------
 
 
-def _data(draft: EditorDraft, plan: Plan, run: Execution | None) -> _Data:
-    if run is None:
-        return _Data(Example(dict(draft.default_inputs)))
+def _conditional(plan: Plan, rules: ReviewRules) -> frozenset[str]:
+    """Return the tasks whose outputs a condition can read; no other output changes the result."""
+    found: set[str] = set()
+    for task in plan.tasks:
+        if task.when is not None:
+            found |= task.needs
+        review = task.human_review
+        if review is None or not review.enabled:
+            continue
+        phase = review.trigger_phase
+        if all(rule.skip_when is None for _name, _version, rule in rules_for(task, phase, rules)):
+            continue
+        found |= task.reads
+        if phase is TriggerPhase.AFTER_EXECUTION:
+            found.add(task.id)
+    return frozenset(found)
+
+
+def _open(draft: EditorDraft, plan: Plan) -> frozenset[str]:
+    """Return the tasks whose outputs the form of the selected task offers to conditions."""
+    task = plan.tasks[draft.selected] if 0 <= draft.selected < len(plan.tasks) else None
+    return frozenset({task.id, *task.needs}) if task else frozenset()
+
+
+def _data(run: Execution, plan: Plan, read: frozenset[str]) -> _Data:
     inputs = dict(run.inputs)
     shown: Any = masked(inputs, secret_rules(run, inputs_schema(run))).value
     hidden = frozenset(name for name in inputs if shown.get(name) != inputs[name])
-    outputs, with_secrets = _outputs(run, plan)
-    return _Data(Example(inputs, outputs, hidden), run, _asked(run), with_secrets)
+    outputs, with_secrets = _outputs(run, plan, read)
+    done = TaskAttempt.objects.filter(execution=run, settled=True, status=TaskStatus.SUCCEEDED)
+    return _Data(
+        Example(inputs, outputs, hidden),
+        run,
+        read=read,
+        masked=with_secrets,
+        succeeded=frozenset(done.values_list("task_id", flat=True)),
+        asked=_asked(run),
+    )
 
 
-def _outputs(run: Execution, plan: Plan) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the outputs of the run without masked values, and the tasks with masked values.
+def _outputs(
+    run: Execution, plan: Plan, read: frozenset[str]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the outputs of these tasks without masked values, and the tasks with masked values.
 
     An output counts for the task of the same id only while the task runs the same target.
     """
     views = [
         each
-        for each in tasks_of(run, names=list(plan.by_id))
+        for each in tasks_of(run, names=read)
         if each.status == TaskStatus.SUCCEEDED
         and each.id in plan.by_id
         and plan.by_id[each.id].target == each.target
@@ -373,13 +416,13 @@ def _nobody(point: Point, people: _People) -> str:
 
 def _permission(task: Any, layer: int, data: _Data, people: _People) -> dict[str, Any] | None:
     """Return the row of a permission that a task may ask for while it runs; None without one."""
-    asked = (data.asked or {}).get(task.id, ())
+    asked = data.asked.get(task.id, ())
     if asked and data.run is not None:
         text = _("in run %(run)s it asked for more permissions (%(operations)s)") % {
             "run": data.run.pk,
             "operations": ", ".join(asked),
         }
-    elif isinstance(task, CodeTask) and task.id not in data.example.outputs:
+    elif isinstance(task, CodeTask) and task.id not in data.succeeded:
         text = _("its code stops the run if it needs more permissions than it has")
     else:
         return None
@@ -460,10 +503,10 @@ def _skipped(found: Simulation) -> Iterator[str]:
     for name, why in found.failed.items():
         yield _("%(task)s fails: %(error)s") % {"task": name, "error": render_reason(why)}
     if not found.is_complete:
-        yield _("The simulation did not reach the end of the run.")
+        yield _("The simulation took too long; the rest of the run is not shown.")
 
 
-def _notes(plan: Plan, policy: Policy, data: _Data, people: _People) -> Iterator[str]:
+def _notes(policy: Policy, data: _Data, people: _People) -> Iterator[str]:
     if policy.replan_review.enabled:
         yield _("A change of the plan stops the run for %(groups)s (%(people)s).") % {
             "groups": ", ".join(policy.replan_review.groups),
@@ -471,11 +514,11 @@ def _notes(plan: Plan, policy: Policy, data: _Data, people: _People) -> Iterator
         }
     if data.masked or data.example.hidden:
         yield _("Masked values of the run count as unknown.")
-    unknown = len(plan.by_id) - len(data.example.outputs) - len(data.masked)
-    if data.run is not None and unknown:
+    unknown = len(data.read) - len(data.example.outputs) - len(data.masked)
+    if unknown > 0:
         text = ngettext(
-            "%(n)s task has no output in this run; its output counts as unknown.",
-            "%(n)s tasks have no output in this run; their outputs count as unknown.",
+            "%(n)s task that a condition can read has no output in this run: it is unknown.",
+            "%(n)s tasks that conditions can read have no output in this run: they are unknown.",
             unknown,
         )
         yield text % {"n": unknown}

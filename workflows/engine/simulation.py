@@ -10,8 +10,8 @@ value is assumed to hold, and a review rule that reads one is reported as undeci
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -107,14 +107,24 @@ class Simulation:
     is_complete: bool
 
 
-def simulate(plan: Plan, policy: Policy, example: Example) -> Simulation:
+class _Stopped(Exception):
+    """The simulation has taken too long."""
+
+
+def never() -> bool:
+    return False
+
+
+def simulate(
+    plan: Plan, policy: Policy, example: Example, *, is_late: Callable[[], bool] = never
+) -> Simulation:
     """Return where a run of `plan` would stop with the data of `example`.
 
     `plan` has the permission sets and reviews that a run starts with; `policy` has its review
-    rules.
+    rules.  The simulation ends early once `is_late` returns True: its expressions can take long.
     """
     known = _Known(plan, example)
-    run = _SimulatedRun(known.plan, policy, example, known)
+    run = _SimulatedRun(known, policy, example, is_late)
     ports = Ports(
         journal=run,
         runner=_ExampleRunner(example),
@@ -122,10 +132,11 @@ def simulate(plan: Plan, policy: Policy, example: Example) -> Simulation:
         planner=_NoPlanner(),
         summarise=lambda run: "",
     )
-    while not run.state.status.is_final and not run.slice_over():
-        step(_RUN_ID, ports)
-        for hold in run.state.holds:
-            _approve(run, hold.id, ports)
+    with suppress(_Stopped):
+        while not run.state.status.is_final and not run.slice_over():
+            step(_RUN_ID, ports)
+            for hold in run.state.holds:
+                _approve(run, hold.id, ports)
     return Simulation(
         points=tuple(run.points),
         skipped=dict(run.skipped),
@@ -283,18 +294,20 @@ class _SimulatedRun:
     execution_id = _RUN_ID
     queued = 0
 
-    def __init__(self, plan: Plan, policy: Policy, example: Example, known: _Known) -> None:
+    def __init__(
+        self, known: _Known, policy: Policy, example: Example, is_late: Callable[[], bool]
+    ) -> None:
         self.state = ExecutionState()
-        self.revision = Revision.first(plan)
+        self.revision = Revision.first(known.plan)
         self.policy = policy
         self.inputs: Mapping[str, Any] = example.inputs
         self.context: Mapping[str, Any] = {}
         self.points: list[Point] = []
         self.skipped: dict[str, SkipReason] = {}
         self.failed: dict[str, Reason | str] = {}
-        self._known = known
+        self._known, self._is_late = known, is_late
         self._finished: dict[str, FinishedTask] = {}
-        self._moves_left = _MOVES_PER_TASK * len(plan.tasks) + _MOVES
+        self._moves_left = _MOVES_PER_TASK * len(known.plan.tasks) + _MOVES
 
     def record(self, *events: ev.Event) -> None:
         for event in events:
@@ -397,6 +410,9 @@ class _SimulatedRun:
         pass
 
     def finished_tasks(self, task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
+        # The engine reads results before it evaluates the expressions of a task.
+        if self._is_late():
+            raise _Stopped
         return {name: self._finished[name] for name in task_ids if name in self._finished}
 
     def take_commands(self) -> Iterator[QueuedCommand]:

@@ -9,10 +9,10 @@ import pytest
 from django.contrib.auth.models import Group
 
 from reviews.decisions import services
-from reviews.planner import policy_form
+from reviews.planner import policy_form, simulation
 from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser
-from tests.integration.reviews.planner.test_editor import Editor
+from tests.integration.reviews.planner.test_editor import Editor, signed_in
 from tests.support.catalogue import stock_catalogue
 from workflows.executions.definitions import save_workflow
 from workflows.executions.jobs import run_to_rest
@@ -350,6 +350,71 @@ def test_a_run_stops_where_the_simulation_says(admin: User, make_user: MakeUser)
     assert "Before “three”" in text
     run = run_to_rest(start_execution(actor=admin, workflow=workflow).pk)
     assert [hold.task_id for hold in Hold.objects.filter(execution=run)] == ["three"]
+
+
+def test_expressions_cannot_keep_the_page_busy(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviews = [echo(f"t{number}", 1, human_review={"skip_when": "`true`"}) for number in range(5)]
+    workflow = saved(admin, *reviews)
+    monkeypatch.setattr("reviews.planner.simulation._SECONDS", 0)
+    text = simulation_of(Editor(admin, f"?workflow={workflow.pk}"))
+    assert "The simulation took too long; the rest of the run is not shown." in text
+
+
+def test_only_outputs_that_conditions_read_are_loaded(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = saved(
+        admin,
+        echo("one", 1),
+        echo("two", 2, human_review={"skip_when": "inputs.value == `2`"}),
+        echo("three", {"$from": "two"}, human_review={"skip_when": "inputs.value == `2`"}),
+    )
+    run_to_rest(start_execution(actor=admin, workflow=workflow).pk)
+    read: list[Any] = []
+    whole = simulation.tasks_of
+
+    def tasks_of(run: Execution, **how: Any) -> Any:
+        read.append(sorted(how["names"]))
+        return whole(run, **how)
+
+    monkeypatch.setattr(simulation, "tasks_of", tasks_of)
+    text = simulation_of(Editor(admin, f"?workflow={workflow.pk}"))
+    assert read == [["two"]]
+    assert text.count("skipped by the condition of the task") == 2
+
+
+def test_a_start_that_loosens_the_policy_says_so_at_the_field(
+    make_user: MakeUser, settings: Any
+) -> None:
+    stock_catalogue()
+    hil = {"enabled": True, "on_timeout": "approve", "timeout_seconds": 3600}
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "policy_floor": {"hil": hil}}
+    editor = Editor(make_user("rita", "reviewer")).press("add:builtin.echo")
+    policy = {
+        "hil": "always",
+        "policy.shown": "1",
+        "policy.hil.groups": ["reviewer"],
+        "policy.replan_review.groups": ["reviewer"],
+        "policy.four_eyes": "on",
+        "policy.hil.on_timeout": "approve",
+        "policy.hil.timeout_seconds": "1 min",
+    }
+    editor.press("start", **editor.task_fields(**{"a0.text": "x"}), **policy)
+    assert editor.status == 422
+    start = editor.html.index(f'id="{error_id("policy.hil.timeout_seconds")}"')
+    message = editor.html[start : editor.html.index("</p>", start)]
+    assert "this installation requires 3600.0, and 60.0 is looser" in message
+
+
+def test_the_admin_leads_to_the_policy(admin: User) -> None:
+    admin.is_staff = admin.is_superuser = True
+    admin.save()
+    workflow = saved(admin, echo("one", "x"))
+    answer = signed_in(admin).get(f"/admin/workflows/workflow/{workflow.pk}/change/")
+    place = f"/admin/workflows/workflow/editor/?workflow={workflow.pk}#policy"
+    assert place in answer.content.decode()
 
 
 def test_plans_that_are_too_large_or_wrong_are_not_simulated(

@@ -178,6 +178,15 @@ def test_data_that_looks_like_the_mark_of_unknown_values_is_known() -> None:
     assert only(simulated(pay)).outcome == "skipped"
 
 
+def test_a_simulation_ends_when_it_is_late() -> None:
+    tasks = [task(f"t{number}", {"skip_when": "inputs.a"}) for number in range(5)]
+    plan = Plan.model_validate({"tasks": tasks})
+    looked = iter([False, False, *[True] * 50])
+    found = simulate(plan, Policy(), Example({}), is_late=lambda: next(looked))
+    assert not found.is_complete
+    assert len(found.points) < 5
+
+
 @pytest.mark.parametrize(
     ("expression", "paths"),
     [
