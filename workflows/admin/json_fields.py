@@ -25,13 +25,16 @@ class JSONEditor(forms.Textarea):
 
 
 class BoundedJSONField(forms.JSONField):
-    """JSON within the limits of storage; empty text becomes the value `empty`."""
+    """JSON within the limits of storage; empty text becomes the value `empty`.
+
+    A form for a new object shows that value as well: Django would show `null`.
+    """
 
     widget = JSONEditor
 
     def __init__(self, *, empty: Any = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
         self._empty = {} if empty is None else empty
+        super().__init__(**{"initial": self._empty, **kwargs})
 
     def to_python(self, value: Any) -> Any:
         if not isinstance(value, str) or isinstance(value, InvalidJSONInput):

@@ -167,6 +167,18 @@ def server(**fields: Any) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
 
 
+def test_forms_of_new_objects_take_their_own_defaults(staff) -> None:
+    client = staff("admin")
+    shown = client.get(ADD_SERVER).context["adminform"].form
+    texts = {name: shown[name].as_widget() for name in ("args", "env", "headers")}
+    assert "null" not in str(texts)
+    sent = server(args="[]", env="{}", headers="{}")
+    assert client.post(ADD_SERVER, sent).status_code == 302
+    shown = client.get(ADD).context["adminform"].form
+    for name in ("plan", "policy", "inputs_schema", "default_inputs"):
+        assert "null" not in shown[name].as_widget()
+
+
 def test_a_server_is_added(staff) -> None:
     client = staff("admin")
     response = client.post(ADD_SERVER, server(env={"A": "b"}))
