@@ -1,4 +1,7 @@
-"""An operator does the whole job in one place: author a plan without JSON, start, replan, fork."""
+"""An operator does the whole job in one place: author a plan without JSON, start, replan, fork.
+
+The admin has the plan editor, the run and the fork as pages of its own, in its frame.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.desk import until, until_it
-from tests.e2e.personas import LATER, Job
+from tests.e2e.personas import ADMIN, LATER, Job
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api
 
@@ -84,6 +87,19 @@ def finish(main: Locator, api: Api, run: str) -> None:
         "echo": PEARS,
         "echo_2": PEARS,
     }
+
+
+def test_in_the_admin_alone(page: Page, product: Product, api: Api) -> None:
+    job = Job(page, product, "operator", ADMIN)
+    main = page.get_by_role("main")
+    main.get_by_role("link", name="Workflows", exact=True).last.click()
+    main.get_by_role("link", name="New in the plan editor").click()
+    author(main)
+    run = start(main, page)
+    replan(main, api, run)
+    new = fork(main, page, run)
+    finish(main, api, new)
+    job.done_in_the_admin()
 
 
 def test_on_the_desk_alone(page: Page, product: Product, api: Api) -> None:
