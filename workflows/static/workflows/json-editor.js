@@ -15,13 +15,26 @@ function build(source) {
   const editor = new window.JSONEditor(holder, {
     mode: "tree",
     modes: ["tree", "text"],
+    search: false, // its field and buttons have no names, and the browser finds text as well
     enableSort: false,
     enableTransform: false,
     onChange: () => {
       source.value = editor.getText();
     },
   });
+  new MutationObserver(() => nameCheckboxes(holder)).observe(holder, {
+    childList: true,
+    subtree: true,
+  });
   editor.set(value);
+}
+
+// The editor gives its check boxes of true and false no name: each takes that of its field.
+function nameCheckboxes(holder) {
+  for (const box of holder.querySelectorAll("input[type=checkbox]:not([aria-label])")) {
+    const field = box.closest("table")?.querySelector(".jsoneditor-field");
+    box.setAttribute("aria-label", field?.textContent || "value");
+  }
 }
 
 function start() {
