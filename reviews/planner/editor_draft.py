@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from graphrag.catalogue.selectors import tools_by_name
 from reviews.components import labels
 from reviews.templatetags.desk import dom_id
-from workflows.common import yaml_documents
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.dag import MAX_TASKS
@@ -27,24 +26,22 @@ from .fields import arguments_of, posted_plan
 from .input_form import Examples
 from .plan_edits import TOO_MANY, Edited, EditRefused
 from .policy_form import typed_texts
+from .workflow_files import LIMITS, OBJECTS, TEXTS, free_title, has_tasks
 
 if TYPE_CHECKING:
     from django.http import QueryDict
 
     from workflows.models import Execution
 
-_OBJECTS = ("plan", "policy", "inputs_schema", "default_inputs")
 _TEXTS = {
-    "title": 200,
-    "name": 100,
-    "description": 4000,
+    **TEXTS,
     "comment": 1000,
     "workflow": 20,
     "seen": 40,
     "run": 20,
 }
-#: The fields of an exported workflow.
-_EXPORTED = ("name", "title", "description", *_OBJECTS)
+#: The page sends the whole draft; the size of its request is limited.
+DRAFT_LIMITS = replace(LIMITS, max_bytes=4 * LIMITS.max_bytes)
 _CODE = {"python": "output = {}\n", "typescript": "export default {};\n"}
 
 
@@ -91,12 +88,12 @@ class EditorDraft:
 
     def as_json(self) -> str:
         """Return what the page keeps and sends again."""
-        names = (*_TEXTS, *_OBJECTS)
+        names = (*_TEXTS, *OBJECTS)
         return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
 
     def has_definition_of(self, other: EditorDraft) -> bool:
         """Return whether a save of both drafts would store the same."""
-        names = ("title", "description", *_OBJECTS)
+        names = ("title", "description", *OBJECTS)
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def within_limit(self) -> EditorDraft:
@@ -128,7 +125,9 @@ def of_workflow(workflow: Workflow) -> EditorDraft:
 def copy_of(workflow: Workflow) -> EditorDraft:
     """Return the draft of a new workflow with the definition of another one."""
     title = _("Copy of %(title)s") % {"title": workflow.title}
-    return replace(of_workflow(workflow), title=title[:200], name="", workflow="", seen="")
+    return replace(
+        of_workflow(workflow), title=free_title(title[:200]), name="", workflow="", seen=""
+    )
 
 
 def of_planner(draft: Draft) -> EditorDraft:
@@ -162,48 +161,7 @@ def of_run(execution: Execution, plan: dict[str, Any], policy: dict[str, Any]) -
 
 
 def _plan(value: Any) -> dict[str, Any]:
-    return value if _has_tasks(value) else {"tasks": []}
-
-
-def _has_tasks(plan: Any) -> bool:
-    tasks = plan.get("tasks") if isinstance(plan, dict) else None
-    return isinstance(tasks, list) and all(isinstance(task, dict) for task in tasks)
-
-
-# --- import and export ----------------------------------------------------------------------------
-
-
-def exported(workflow: Workflow) -> dict[str, Any]:
-    """Return the definition of a workflow as files hold it."""
-    return {name: getattr(workflow, name) for name in _EXPORTED}
-
-
-def imported(draft: EditorDraft, text: str) -> EditorDraft:
-    """Return the draft with the fields of a JSON or YAML document, or with a problem."""
-    try:
-        value = parse(text) if text.lstrip().startswith("{") else yaml_documents.load(text)
-    except BoundedJSONError as error:
-        return draft.with_problem(Problem("import", "malformed", str(error)))
-    wrong = _wrong_field(value)
-    if wrong:
-        return draft.with_problem(Problem("import", "malformed", wrong))
-    texts = {name: value[name][: _TEXTS[name]] for name in _TEXTS if name in value}
-    objects = {name: value[name] for name in _OBJECTS if name in value}
-    return replace(draft, **texts, **objects, selected=-1)
-
-
-def _wrong_field(value: Any) -> str:
-    """Return why a document is no workflow; "" if it is one."""
-    if not isinstance(value, dict) or "plan" not in value:
-        return _("must be an object with a plan, as an export has it")
-    for name, field_value in value.items():
-        if name not in _EXPORTED:
-            return _("has an unknown field %(name)s") % {"name": name[:100]}
-        if not isinstance(field_value, dict if name in _OBJECTS else str):
-            return _("has a wrong value for %(name)s") % {"name": name}
-    if not _has_tasks(value["plan"]):
-        return _("has a plan without a list of tasks")
-    return plan_edits.too_many_tasks() if len(value["plan"]["tasks"]) > MAX_TASKS else ""
+    return value if has_tasks(value) else {"tasks": []}
 
 
 # --- the posted form ------------------------------------------------------------------------------
@@ -214,7 +172,7 @@ def posted(data: QueryDict) -> EditorDraft:
     draft = read(data.get("draft", "")).within_limit()
     number = parse_natural_number(data.get("selected", ""))
     selected = -1 if number is None or number >= len(draft.tasks) else number
-    draft = replace(draft, selected=selected, **_texts(data))
+    draft = replace(draft, selected=selected, **_texts(draft, data))
     draft = _with_task_fields(draft, data)
     draft = replace(draft, policy=switched_policy(draft.policy, data))
     draft = with_policy_fields(draft, data)
@@ -224,14 +182,14 @@ def posted(data: QueryDict) -> EditorDraft:
 def read(text: str) -> EditorDraft:
     """Return the draft of `as_json()`; an empty one for any other text."""
     try:
-        value = parse(text)
+        value = parse(text, limits=DRAFT_LIMITS)
     except BoundedJSONError:
         value = {}
     value = value if isinstance(value, dict) else {}
     texts = {
         name: value[name][:longest] for name, longest in _TEXTS.items() if _is_text(value, name)
     }
-    objects = {name: value[name] for name in _OBJECTS if isinstance(value.get(name), dict)}
+    objects = {name: value[name] for name in OBJECTS if isinstance(value.get(name), dict)}
     return EditorDraft(**texts, **{**objects, "plan": _plan(objects.get("plan"))})
 
 
@@ -239,11 +197,14 @@ def _is_text(value: dict[str, Any], name: str) -> bool:
     return isinstance(value.get(name), str)
 
 
-def _texts(data: QueryDict) -> dict[str, Any]:
+def _texts(draft: EditorDraft, data: QueryDict) -> dict[str, Any]:
     names = [name for name in ("title", "name", "description", "comment") if name in data]
+    texts = {name: data.get(name, "").replace("\0", "").replace("\r\n", "\n") for name in names}
+    # Spaces around a stored text stay until somebody changes the text.
     return {
-        name: data.get(name, "").replace("\0", "").replace("\r\n", "\n").strip()[: _TEXTS[name]]
-        for name in names
+        name: text.strip()[: _TEXTS[name]]
+        for name, text in texts.items()
+        if text.strip() != getattr(draft, name).strip()
     }
 
 

@@ -9,7 +9,6 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.views import View
 from django.views.decorators.http import require_safe
@@ -38,6 +37,7 @@ from workflows.models import Workflow
 
 from . import editor_draft
 from .editor_draft import EditorDraft
+from .editor_import import ACTIONS, imported
 from .editor_inputs import examples_of, inputs_not_given, operated_inputs
 from .editor_pages import editor_context, offered_tools
 from .editor_policy import with_policy
@@ -50,6 +50,7 @@ from .rights import (
 )
 from .run_plans import draft_of_copy, draft_of_run
 from .stored_drafts import StoredDraft, discard, keep, stored_draft
+from .workflow_files import new_name
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -94,9 +95,9 @@ class EditorView(LoginRequiredMixin, View):
         return self._change(request, draft, action)
 
     def _change(self, request: HttpRequest, draft: EditorDraft, action: str) -> HttpResponse:
-        if action == "import":
-            text = request.POST.get("import_text", "").replace("\r\n", "\n")
-            draft = editor_draft.imported(draft, text)
+        offer = None
+        if action in ACTIONS:
+            draft, offer = imported(current_user(request), draft, action, request.POST)
         elif action.startswith("input:"):
             draft = operated_inputs(draft, action.removeprefix("input:"))
         elif action == "connect_to":
@@ -110,7 +111,7 @@ class EditorView(LoginRequiredMixin, View):
         if action == "check" and is_htmx(request):
             context = {"e": _context(request, draft)}
             return fragment(request, "reviews/planner/_editor_checked.html", context)
-        return self.show(request, draft, stored=stored)
+        return self.show(request, draft, stored=stored, offer=offer)
 
     def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
         problems = (*draft.problems, *inputs_not_given(draft))
@@ -163,14 +164,17 @@ class EditorView(LoginRequiredMixin, View):
         status: int = 200,
         conflict: WorkflowChanged | None = None,
         stored: StoredDraft | None = None,
+        offer: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Render the editor, or only its form for htmx.
 
-        `stored` is an earlier draft that the user has neither continued nor discarded.
+        `stored` is an earlier draft that the user has neither continued nor discarded, `offer` the
+        choice of what an imported file becomes.
         """
         e = {
             **_context(request, draft, conflict),
             "stored": stored,
+            "offer": offer,
             "url": reverse(self.editor_url),
         }
         if is_htmx(request):
@@ -243,7 +247,7 @@ def _saved(user: User, draft: EditorDraft) -> Workflow:
         "default_inputs": draft.default_inputs,
     }
     if not draft.workflow:
-        name = slugify(draft.name or draft.title)[:100]
+        name = new_name(draft.name, draft.title)
         if not name:
             message = _("use at least one letter or digit")
             raise InvalidRequest((Problem("title", "required", message),))

@@ -26,7 +26,7 @@ from workflows.engine.permissions import NAMED
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.reminder_schedule import MAX_ENTRIES
 from workflows.executions import access
-from workflows.executions.validation import PolicyFloor
+from workflows.executions.validation import InvalidRequest, PolicyFloor
 
 from . import rule_rows
 from .fields import review_phase
@@ -738,7 +738,7 @@ def loosening_choices(policy: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     for path, option, value in _alternatives():
         try:
             changed = floor.overridden_by(_put(dict(policy), path.split("."), value, _MISSING))
-        except ValueError:
+        except (ValueError, InvalidRequest):
             continue
         if any(each.path == path and each.loosens for each in floor.changes(changed)):
             found[path, option] = _("Fixed: this installation does not allow a looser setting.")

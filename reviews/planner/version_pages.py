@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -15,7 +14,6 @@ from reviews.components.json_diffs import diff
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.views import SeeOther, current_user, page, warn
 from reviews.decisions.masking import masked
-from workflows.common import yaml_documents
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import Plan
 from workflows.engine.plan_diff import change_between
@@ -25,8 +23,8 @@ from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Workflow, WorkflowVersion
 
 from .definition_view import shown_definition
-from .editor_draft import exported
 from .rights import check_may_save, may_save, workflow_or_404
+from .workflow_files import exported, written
 
 _LISTED = 200
 
@@ -74,16 +72,10 @@ def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
     definition = exported(workflow)
     if not may_save(user):
         definition |= shown_definition(workflow)
-    if kind == "yaml":
-        text, content_type = yaml_documents.dump(definition), "application/yaml"
-    else:
-        text, content_type = (
-            json.dumps(definition, indent=2, ensure_ascii=False),
-            "application/json",
-        )
     name = f'attachment; filename="{workflow.name}.{kind}"'
     headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
-    return HttpResponse(text, content_type=f"{content_type}; charset=utf-8", headers=headers)
+    content_type = f"application/{kind}; charset=utf-8"
+    return HttpResponse(written(definition, kind), content_type=content_type, headers=headers)
 
 
 # --- contexts -------------------------------------------------------------------------------------
@@ -105,7 +97,9 @@ def _context(request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
         "from": start,
         "to": to,
         "numbers": numbers,
-        "difference": _difference(old, new) if old and new and old != new else None,
+        "difference": definition_difference(old.definition, new.definition)
+        if old and new and old != new
+        else None,
     }
 
 
@@ -121,11 +115,11 @@ def _row(row: WorkflowVersion, workflow: Workflow, newest: int) -> dict[str, Any
     }
 
 
-def _difference(old: WorkflowVersion, new: WorkflowVersion) -> dict[str, Any]:
+def definition_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the changed plan as a diagram, and each other changed value; secrets are masked."""
-    before = masked(old.definition)
-    after = masked(new.definition, after=before)
-    p = _plan_difference(old.definition, new.definition)
+    before = masked(old)
+    after = masked(new, after=before)
+    p = _plan_difference(old, new)
     hidden = {"plan"} if p else set()
     left, right = (
         {name: value for name, value in view.value.items() if name not in hidden}

@@ -1,6 +1,6 @@
 // The plan editor: keys and pointer on the diagram, undo and redo.  The server applies each edit to the draft that the form sends.
 import { announce } from "./toast.js";
-import { gettext } from "./words.js";
+import { fill, gettext } from "./words.js";
 
 const states = [];
 let at = -1;
@@ -218,13 +218,27 @@ function onClick(event) {
 // --- checks of typed values, and what comes back --------------------------------------------------
 
 const SILENT = ["tool_query", "connect_to", "import_text"];
+/** Bytes of an imported file. */
+const MAX_FILE = 1024 * 1024;
 /** Fields of the preview: examples are read when they are kept or a run starts. */
 const EXAMPLE = /^[vjsi]:\//;
 
-/** Put the text of a chosen file into the field that is imported. */
+/** Put the text of a chosen file into the field that is imported; a file in another encoding would lose characters. */
 async function readFile(field) {
   const [file] = field.files;
-  if (file) document.getElementById("import-text").value = await file.text();
+  if (!file) return;
+  const error = document.getElementById("import-error");
+  error.textContent = "";
+  if (file.size > MAX_FILE) {
+    error.textContent = fill(gettext("%(name)s is larger than 1 MiB."), { name: file.name });
+    return;
+  }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    document.getElementById("import-text").value = text;
+  } catch {
+    error.textContent = fill(gettext("%(name)s is not UTF-8 text. Save it as UTF-8."), { name: file.name });
+  }
 }
 
 /** Milliseconds without a key press after which typed text is checked. */

@@ -144,6 +144,7 @@ def test_an_export_is_imported_without_loss(workflow: Workflow, admin: User, kin
     text = answer.content.decode()
     value = json.loads(text) if kind == "json" else yaml_documents.load(text)
     assert value["plan"] == workflow.plan
+    workflow.delete()
     client = signed_in(admin)
     body = {"draft": "{}", "selected": "-1", "action": "import", "import_text": text}
     page = client.post("/workflows/edit/", body, headers={"HX-Request": "true"}).content.decode()
