@@ -449,3 +449,6 @@ def test_the_last_reviews_are_counted_for_a_condition(admin: User, make_user: Ma
         "show", **review_fields(**{"skip_when.mode": "text", "skip_when": "inputs.value == 'x'"})
     )
     assert "On the last 2 reviews it would have skipped 2." in editor.html
+    fields = {"skip_when.mode": "text", "skip_when": "inputs.value == 'y'"}
+    editor.press("check", **review_fields(**fields))
+    assert "On the last 2 reviews it would have skipped 0." in editor.html
