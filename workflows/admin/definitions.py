@@ -83,8 +83,13 @@ class WorkflowForm(FormBase):
             lock_unchanged(self.instance.pk, seen)
         except WorkflowChanged as changed:
             (problem,) = changed.problems
-            text = f"This workflow has changed: {problem.message}. Your changes are not saved yet."
+            text = (
+                f"This workflow has changed: {problem.message}. Your changes are not saved yet. "
+                "Compare the versions; save again to save over it."
+            )
             self.add_error(None, text)
+            self.data = self.data.copy()
+            self.data[self.add_prefix("seen")] = seen_mark(changed.workflow)
 
 
 @admin.register(Workflow)

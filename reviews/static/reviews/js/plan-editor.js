@@ -244,7 +244,7 @@ async function readFile(field) {
 /** Milliseconds without a key press after which typed text is checked. */
 const PAUSE = 400;
 let pause = 0;
-/** The field whose text is on its way to be checked. */
+/** The text field that was checked last; null for another kind of field. */
 let typing = null;
 /** Name and text of the field that was checked last: leaving it needs no second check. */
 let checked = "";
@@ -300,10 +300,11 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   // An operation sends the typed text itself.
   if (event.detail.elt?.closest?.("#editor") && event.detail.requestConfig.verb === "post") clearTimeout(pause);
 });
-document.addEventListener("htmx:afterRequest", () => {
-  if (!editor()) return;
-  remember(typing);
-  typing = null;
+document.addEventListener("htmx:afterRequest", (event) => {
+  const { requestConfig, xhr } = event.detail;
+  // A request that a newer one replaced has changed nothing.
+  if (!editor() || xhr.status === 0) return;
+  remember(requestConfig.formData.get("action") === "check" ? typing : null);
   markErrors();
 });
 document.addEventListener("focusin", (event) => {

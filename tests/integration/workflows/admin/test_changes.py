@@ -126,6 +126,13 @@ def test_a_concurrent_change_is_not_overwritten(staff, workflow) -> None:
     assert "Your changes are not saved yet." in told
     workflow.refresh_from_db()
     assert workflow.title == "First"
+    # The form keeps what was entered; saving it again is a decision to save over the other change.
+    again = client.post(change(workflow), form(name="echo", title="Late", seen=seen))
+    newest = again.context["adminform"].form["seen"].value()
+    late = form(name="echo", title="Late", seen=newest)
+    assert client.post(change(workflow), late).status_code == 302
+    workflow.refresh_from_db()
+    assert workflow.title == "Late"
 
 
 @pytest.mark.parametrize(("role", "status"), [("auditor", 403), ("operator", 403)])
