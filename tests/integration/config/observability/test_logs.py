@@ -17,6 +17,7 @@ from django.test import Client
 
 from tests.integration.workflows.conftest import engine, ledger, value  # noqa: F401
 from tests.integration.workflows.webhooks.conftest import person
+from tests.support.pages import browser
 from tests.support.processes import ROOT, environment
 from workflows.executions import dispatch, worker
 from workflows.permissions.tokens import create_token
@@ -49,8 +50,7 @@ def lines() -> Iterator[list[dict[str, Any]]]:
 def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa: F811
     owner = person("operator")
     execution = engine.run(value("a"))
-    client = Client()
-    client.force_login(owner)
+    client = browser(owner)
     client.get(f"/runs/{execution.pk}/", headers={"X-Request-ID": "proxy-12345678"})
     assert lines[-1] | {
         "request_id": "proxy-12345678",

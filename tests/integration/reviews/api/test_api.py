@@ -118,20 +118,6 @@ def test_a_stale_version_is_409_with_the_current_state(paused: Execution, review
     assert problem["state"]["holds"][0]["node_id"] == "w"
 
 
-def test_null_and_absent_edits_are_no_change(start: Start, reviewer: User) -> None:
-    api = Api(reviewer)
-    for edits, edited in (
-        ({}, False),
-        ({"edits": None}, False),
-        ({"edits": "x"}, True),
-        ({"set_output_null": True}, True),
-    ):
-        answer = api.resume(start(echo("a", "text", phase="AFTER_EXECUTION")), **edits)
-        assert (answer.status_code, answer.json()["edited"]) == (200, edited)
-    kept = list(HumanReviewRecord.objects.order_by("id").values_list("modified_data", flat=True))
-    assert kept == [None, None, "x", None]
-
-
 def test_a_bad_edit_is_422_with_its_path(paused: Execution, reviewer: User) -> None:
     answer = Api(reviewer).resume(paused, edits={"seconds": -1})
     assert answer.status_code == 422

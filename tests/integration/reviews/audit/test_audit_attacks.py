@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test import Client
 
 from reviews.audit import chain_anchors, signing
 from reviews.audit.chain import GENESIS, record_hash, record_text
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import VERIFIER, as_owner
 from tests.integration.reviews.conftest import Start, decide, echo, only_hold
+from tests.support.pages import browser
 from tests.support.processes import end, wait_for
 from tests.support.processes import start as start_process
 from tests.support.webhook_receiver import Receiver, receiving
@@ -74,8 +74,7 @@ def product(heads_file: Path | None, *more: str) -> str:
 
 
 def exported(auditor: User, **query: str) -> list[bytes]:
-    client = Client()
-    client.force_login(auditor)
+    client = browser(auditor)
     answer: Any = client.get("/history/export/", {"as": "jsonl", **query})
     return b"".join(answer.streaming_content).splitlines(keepends=True)
 
@@ -611,8 +610,7 @@ def test_after_a_key_change_new_records_are_signed_and_old_ones_verify(
     decided(start, reviewer, "b")
     chain_anchors.ship(chain_anchors.sign_anchor())
     assert product(heads_file) == ""
-    client = Client()
-    client.force_login(auditor)
+    client = browser(auditor)
     keys = tmp_path / "audit-key.txt"
     keys.write_bytes(client.get("/history/audit-key/").content)
     assert keys.read_text().splitlines() == [signing.public_key(), old]

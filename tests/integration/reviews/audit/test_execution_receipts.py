@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.test import Client
 from rest_framework.test import APIClient
 
 from reviews.audit.chain import record_hash, record_text
@@ -18,7 +17,7 @@ from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import as_owner, product, standalone
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.support.pages import open_page
+from tests.support.pages import browser, open_page
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, ExecutionReceipt
@@ -174,8 +173,7 @@ def ran(start: Start, reviewer: User) -> Execution:
 
 
 def export(user: User, kind: str, **query: str) -> str:
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     answer: Any = client.get("/history/export/", {"as": kind, **query})
     return b"".join(answer.streaming_content).decode()
 

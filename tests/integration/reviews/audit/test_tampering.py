@@ -12,10 +12,10 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test import Client
 
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, decide, echo, only_hold
+from tests.support.pages import browser
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -51,8 +51,7 @@ def product(heads: tuple[str, ...] = ()) -> str:
 
 def standalone(auditor: User, tmp_path: Path, *more: str) -> str:
     """What the verifier that travels with an export says is wrong."""
-    client = Client()
-    client.force_login(auditor)
+    client = browser(auditor)
     answer = client.get("/history/export/", {"as": "jsonl"})
     file = tmp_path / "history.jsonl"
     file.write_bytes(b"".join(answer.streaming_content))  # type: ignore[arg-type]

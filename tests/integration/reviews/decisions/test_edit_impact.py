@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import django_rq
 import pytest
-from django.test import Client
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.pages import browser
 from workflows.executions.jobs import speculate
 from workflows.models import Hold
 
@@ -35,8 +35,7 @@ def run(start: Start) -> Hold:
 
 
 def ask(user: User, hold: Hold, *paths: str) -> dict[str, Any]:
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     answer = client.get(f"/review/{hold.execution_id}/{hold.id}/impact/", {"path": paths})
     assert (answer.status_code, answer["Content-Type"]) == (200, "application/json")
     told: dict[str, Any] = answer.json()
@@ -78,8 +77,7 @@ def test_speculative_results_are_dropped_by_what_they_read(run: Hold, reviewer: 
 
 
 def test_the_confirmation_step_shows_the_impact_without_scripts(run: Hold, reviewer: User) -> None:
-    client = Client()
-    client.force_login(reviewer)
+    client = browser(reviewer)
     answer = client.post(
         f"/review/{run.execution_id}/{run.id}/",
         {
@@ -96,6 +94,5 @@ def test_the_confirmation_step_shows_the_impact_without_scripts(run: Hold, revie
 
 
 def test_users_who_cannot_see_the_run_get_404(run: Hold, make_user: Any) -> None:
-    client = Client()
-    client.force_login(make_user("stranger", "legal"))
+    client = browser(make_user("stranger", "legal"))
     assert client.get(f"/review/{run.execution_id}/{run.id}/impact/").status_code == 404

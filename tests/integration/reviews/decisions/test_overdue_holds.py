@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test import Client
 
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
@@ -18,6 +17,7 @@ from reviews.models import HumanReviewRecord, ReviewClaim
 from reviews.queue import claims, selectors
 from reviews.queue.filters import QueueFilters
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.support.pages import browser
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
@@ -210,8 +210,7 @@ def test_the_admin_is_read_only(start: Start, reviewer: User, make_user: MakeUse
     approve_one(start, reviewer)
     hold = only_hold(start(echo("b", phase=BEFORE)))
     claims.claim(hold_id=hold.id, user=reviewer)
-    client = Client()
-    client.force_login(make_user("root", "admin", is_staff=True, is_superuser=True))
+    client = browser(make_user("root", "admin", is_staff=True, is_superuser=True))
     record = HumanReviewRecord.objects.get()
     base = "/admin/reviews/humanreviewrecord/"
     assert "reviewer" in client.get(base).content.decode()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.test import Client
 from rest_framework.test import APIClient
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.pages import browser
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ def held(start: Start, required: bool | None) -> Hold:
 
 
 def on_page(user: User, hold: Hold, comment: str) -> Any:
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     data = {"version": hold.execution.version, "decision": "REJECT", "comment": comment}
     return client.post(f"/review/{hold.execution_id}/{hold.id}/", data)
 

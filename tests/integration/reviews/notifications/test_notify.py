@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db.models.functions import Now
-from django.test import Client
 
 from reviews.decisions import withdrawal
 from reviews.models import Notice, NoticeMessage, ReviewClaim
@@ -17,6 +16,7 @@ from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
+from tests.support.pages import browser
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
@@ -236,8 +236,7 @@ def test_claim_changes_notify(
 
 
 def page_of(user: User, path: str) -> str:
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     response = client.get(path)
     assert response.status_code == 200
     return response.content.decode()

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.test import Client
 
 from reviews.queue.claims import claim
 from reviews.queue.filters import QueueFilters
 from reviews.queue.selectors import TABS, Viewer, listing_rows, queue
 from tests.integration.reviews.conftest import MakeUser, Start, echo
+from tests.support.pages import browser
 from workflows.executions import access
 from workflows.models import Execution, Hold
 
@@ -51,8 +51,7 @@ def test_pages_of_any_size_hold_the_same_rows(
         make_user("nobody"),
     ]
     for person in people:
-        client = Client()
-        client.force_login(person)
+        client = browser(person)
         expected = listed(person, tab) if order == "opened_at" else listed(person, tab)[::-1]
         for size in (1, 3, 50):
             url: str | None = (

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.test import Client
 from django.utils import timezone
 
 from reviews.sockets.authentication import UNAUTHENTICATED, Credentials, Refusal
 from tests.support.groups import group_of
+from tests.support.pages import browser
 from workflows.executions.access import groups_of
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def who(reviewer: User) -> Credentials:
     """A socket of the reviewer's browser that has read something already."""
-    client = Client()
-    client.force_login(reviewer)
+    client = browser(reviewer)
     found = Credentials(session_key=str(client.session.session_key))
     assert found.user() == reviewer
     return found
@@ -65,8 +64,7 @@ def test_an_inactive_account_is_refused(who: Credentials, reviewer: User) -> Non
 
 
 def test_a_session_of_another_user_is_refused(who: Credentials, make_user: Any) -> None:
-    other = Client()
-    other.force_login(make_user("other"))
+    other = browser(make_user("other"))
     theirs = Session.objects.get(pk=other.session.session_key)
     Session.objects.filter(pk=who.session_key).update(session_data=theirs.session_data)
     assert refused(who) == UNAUTHENTICATED

@@ -13,12 +13,12 @@ from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as django_settings
-from django.test import Client
 
 from config.asgi import application
 from reviews.decisions import services
 from reviews.sockets import broadcasts
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.support.pages import browser
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
@@ -39,8 +39,7 @@ def bearer(user: User, *scopes: str) -> tuple[bytes, bytes]:
 
 
 def session(user: User) -> tuple[bytes, bytes]:
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     name = django_settings.SESSION_COOKIE_NAME
     return b"cookie", f"{name}={client.cookies[name].value}".encode()
 

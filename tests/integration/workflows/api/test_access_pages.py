@@ -26,6 +26,7 @@ from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import TABLE, delivered, granted
+from tests.support.pages import browser
 from workflows.executions import definitions
 from workflows.permissions.tokens import create_token
 
@@ -191,9 +192,7 @@ def answers(client: Client, name: str, world: dict[str, Any]) -> dict[str, int]:
 
 
 def signed_in(person: Any) -> Client:
-    client = Client()
-    client.force_login(person)
-    return client
+    return browser(person)
 
 
 def of_rule(*rules: str) -> list[str]:

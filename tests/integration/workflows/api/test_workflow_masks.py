@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
 
+from tests.support.pages import browser
 from workflows.common.redaction import DOTS
 from workflows.demo.people import ensure_roles
 from workflows.models import Workflow
@@ -86,8 +86,7 @@ def test_the_admin_and_exports_mask_likewise(people: Any, secretive: Workflow, r
     user = people[role]
     user.is_staff = True
     user.save()
-    client = Client()
-    client.force_login(user)
+    client = browser(user)
     expected = list(SECRETS) if role == "admin" else []
     page = client.get(reverse("admin:workflows_workflow_change", args=(secretive.pk,)))
     assert page.status_code == 200

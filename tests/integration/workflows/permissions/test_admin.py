@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.test import Client
 
 from tests.support.http_server import Server
+from tests.support.pages import browser
 from workflows.models import Capability, Grant
 
 from .conftest import Desk, fetch
@@ -14,9 +15,7 @@ def admin_client(desk: Desk) -> Client:
     boss = desk.person("boss", "admin")
     boss.is_staff = boss.is_superuser = True
     boss.save()
-    client = Client()
-    client.force_login(boss)
-    return client
+    return browser(boss)
 
 
 def test_a_capabilitys_mode_is_editable_and_its_code_is_not(desk: Desk, web: Server) -> None:

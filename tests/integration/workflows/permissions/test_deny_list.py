@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import connection
-from django.test import Client
 
 from reviews.decisions.rights import NotAllowed, right_now
+from tests.support.pages import browser
 from workflows.engine.permissions import PermissionSet, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded
 from workflows.engine.reasons import Reason
@@ -183,8 +183,7 @@ def test_a_folder_grant_states_its_extent_and_needs_a_role(desk: Desk, folder: P
     with pytest.raises(NotAllowed, match="operator or an admin"):
         desk.decide(hold)
     steering = desk.person("steering", "reviewer", "operator")
-    client = Client()
-    client.force_login(steering)
+    client = browser(steering)
     page = client.get(f"/review/{execution.pk}/{hold.pk}/").content.decode()
     assert f"read {folder}/ and everything below" in page
     assert f"Read the folder {folder}/ and everything below." in page
