@@ -150,8 +150,9 @@ def of_planner(draft: Draft) -> EditorDraft:
 def of_run(execution: Execution, plan: dict[str, Any], policy: dict[str, Any]) -> EditorDraft:
     """Return the draft of a new workflow with the plan and policy of a run, without its inputs."""
     workflow = execution.workflow
+    title = execution.title or labels.run_title("", execution.pk)
     return EditorDraft(
-        title=labels.run_title(execution.title, execution.pk)[:200],
+        title=free_title(title[:200]),
         run=str(execution.pk),
         plan=plan,
         policy=policy,

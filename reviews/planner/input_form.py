@@ -211,7 +211,8 @@ def inputs_context(
             _row(at, row, len(rows), problems, typed, readers(row.name))
             for at, row in enumerate(rows)
         ),
-        "json_is_open": not has_rows or any(name.endswith("_text") for name in typed),
+        "json_is_open": not has_rows
+        or bool({"inputs_schema_text", "default_inputs_text"} & typed.keys()),
         "may_add": has_rows and len(rows) < input_rows.MAX_ROWS,
         "preview": {
             "key": "preview",

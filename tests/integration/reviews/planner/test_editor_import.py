@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reviews.planner.workflow_files import exported, written
+from tests.integration.reviews.conftest import Start
 from tests.integration.reviews.planner.test_editor import Editor, admin
 from tests.support.catalogue import stock_catalogue
 from workflows.executions.definitions import save_workflow
@@ -72,6 +73,8 @@ def test_a_wrong_file_stays_in_its_field(admin: User) -> None:
     editor = Editor(admin).press("import", import_text="plan:\n  tasks: *all\n")
     assert "plan.tasks: refers to *all; aliases are not supported" in editor.html
     assert "tasks: *all" in editor.html[editor.html.index('id="import-text"') :]
+    inputs = editor.html[editor.html.index("editor-inputs") :]
+    assert "<details >" in inputs[: inputs.index("Inputs as JSON")]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,14 @@ def test_the_page_changes_no_description(workflow: Workflow, admin: User) -> Non
     editor = Editor(admin, f"?workflow={workflow.pk}")
     editor.press("save", title="W2", description="one\r\ntwo")
     assert Workflow.objects.get().description == "one\ntwo"
+
+
+def test_a_workflow_of_a_run_has_the_title_of_the_run(
+    workflow: Workflow, admin: User, start: Start
+) -> None:
+    execution = start(ECHO)
+    Execution.objects.filter(pk=execution.pk).update(title="W")
+    assert json.loads(Editor(admin, f"?run={execution.pk}").draft)["title"] == "W (2)"
 
 
 def test_copies_have_their_own_names(workflow: Workflow, admin: User) -> None:
