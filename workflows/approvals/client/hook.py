@@ -1,0 +1,137 @@
+"""Hook of a coding agent that asks people in Holdpoint; standard library only, Python 3.10+.
+
+    python3 hook.py claude-code --timeout 3500 || exit 2     PreToolUse of Claude Code
+    python3 hook.py codex --timeout 3500 || exit 2           PermissionRequest of Codex
+
+Reads the event from standard input and prints the answer. It needs HOLDPOINT_URL and
+HOLDPOINT_TOKEN, a token with the scope `ask`.
+
+It fails closed: without a decision it exits with 2 and a reason on standard error, which denies the
+call in both agents. That covers an unreachable server, a wrong answer, a signal and the end of
+`--timeout`, which has to be shorter than the timeout of the hook in the agent's settings: an agent
+goes on without the hook when the hook takes longer. `|| exit 2` covers a missing Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from typing import Any, NoReturn
+
+EVENTS = {"claude-code": "PreToolUse", "codex": "PermissionRequest"}
+_RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+_LONGEST_WAIT = 50
+_MAX_BYTES = 4 * 2**20
+
+
+class Denied(Exception):
+    """No decision; the text says why."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would send the token elsewhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ask for approval in Holdpoint.")
+    parser.add_argument("agent", choices=EVENTS)
+    parser.add_argument("--timeout", type=float, default=540.0, help="seconds")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: deny("the hook was terminated"))
+    try:
+        answer = decided(options.agent, sys.stdin.buffer.read(), options.timeout)
+        print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to the agent
+    except Denied as denied:
+        deny(str(denied))
+    except BaseException as error:  # also an interrupt must not let the call through
+        deny(f"{type(error).__name__}: {error}")
+
+
+def deny(reason: str) -> NoReturn:
+    """End with the exit status that denies the call."""
+    os.write(2, f"Holdpoint: the call is not approved: {reason}\n".encode("utf-8", "replace"))
+    os._exit(2)
+
+
+def decided(agent: str, event: bytes, timeout: float) -> dict[str, Any]:
+    """Return the answer of the server, once people have decided; raise Denied otherwise."""
+    end = time.monotonic() + timeout
+    key, pause, last = uuid.uuid4().hex, 0.5, "nobody decided in time"
+    while (left := end - time.monotonic()) > 0:
+        try:
+            body = post(agent, event, key, left)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            last = f"{type(error).__name__}: {error}"
+            time.sleep(max(0.0, min(pause * random.uniform(0.5, 1), end - time.monotonic())))  # noqa: S311
+            pause = min(pause * 2, 15)
+            continue
+        if body.get("status") != "pending":
+            return checked(agent, body)
+        pause, last = 0.5, "nobody decided in time"
+    raise Denied(last)
+
+
+def post(agent: str, event: bytes, key: str, left: float) -> dict[str, Any]:
+    """Send the event; the same key continues the same approval."""
+    wait = int(max(1, min(_LONGEST_WAIT, left)))
+    base = os.environ.get("HOLDPOINT_URL", "").rstrip("/")
+    if not base.startswith(("https://", "http://")):
+        raise Denied("HOLDPOINT_URL is not set")
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked
+        f"{base}/api/v1/hooks/{agent}/?wait={wait}&envelope=true",
+        data=event,
+        headers={
+            "Authorization": f"Bearer {os.environ.get('HOLDPOINT_TOKEN', '')}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": key,
+        },
+    )
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(request, timeout=min(wait + 10, left + 1)) as response:
+            data = response.read(_MAX_BYTES)
+            if len(data) < int(response.headers.get("Content-Length") or 0):
+                raise ConnectionError("the connection was cut within the answer")
+            body = json.loads(data)
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read(2000).decode("utf-8", "replace")
+        if error.code in _RETRY_STATUSES:
+            raise ConnectionError(f"HTTP {error.code}") from None
+        raise Denied(f"HTTP {error.code}: {text}") from None
+    if not isinstance(body, dict):
+        raise Denied("the server's answer is not a JSON object")
+    return body
+
+
+def checked(agent: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer if it is one for the agent, and allows only what is approved."""
+    output = body.get("output")
+    specific = output.get("hookSpecificOutput") if isinstance(output, dict) else None
+    if not isinstance(specific, dict) or specific.get("hookEventName") != EVENTS[agent]:
+        raise Denied("the server's answer is not one for this agent")
+    decision = specific.get("decision")
+    behavior = specific.get("permissionDecision")
+    if agent == "codex":
+        behavior = decision.get("behavior") if isinstance(decision, dict) else None
+    if behavior not in ("allow", "deny") or (behavior == "allow") != (
+        body.get("status") == "approved"
+    ):
+        raise Denied("the server's answer contradicts itself")
+    return {"hookSpecificOutput": specific}
+
+
+if __name__ == "__main__":
+    main()
