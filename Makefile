@@ -89,6 +89,8 @@ $(ADAPTERS)/.installed: pyproject.toml constraints-adapters.txt $(STAMP)
 
 test-adapters: $(ADAPTERS)/.installed ## Test the adapters with the real agent frameworks (3 minutes)
 	DENO=$(abspath $(VENV))/bin/deno $(ADAPTERS)/bin/python -m pytest -q -c tests/adapters/pytest.ini --rootdir=. tests/adapters
+	HOLDPOINT_ADAPTERS_PYTHON=$(abspath $(ADAPTERS))/bin/python \
+	  $(PYTEST) -q -n 0 tests/integration/workflows/approvals/test_clients.py
 
 # Types take as long as all the rest, so both run side by side; each says its lines in one piece.
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings

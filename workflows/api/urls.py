@@ -9,6 +9,7 @@ from workflows.approvals.api import (
     ResubmitView,
     ResultView,
 )
+from workflows.approvals.hooks_api import HookView
 from workflows.webhooks.api import (
     DeliveriesView,
     DeliveryView,
@@ -56,6 +57,7 @@ urlpatterns = [
     path(f"{_APPROVAL}cancel/", CancelView.as_view(), name="approval-cancel"),
     path(f"{_APPROVAL}resubmit/", ResubmitView.as_view(), name="approval-resubmit"),
     path(f"{_APPROVAL}result/", ResultView.as_view(), name="approval-result"),
+    path("hooks/<str:agent>/", HookView.as_view(), name="hook"),
     path("workflows/", WorkflowsView.as_view(), name="workflows"),
     path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),
     path("capabilities/", CapabilitiesView.as_view(), name="capabilities"),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 APPROVAL_ID = OpenApiParameter(
     "approval_id", str, OpenApiParameter.PATH, description="Digits.", pattern=ID_PATTERN
 )
-_READS_ONLY = "Your role does not ask for approvals."
+READS_ONLY = "Your role does not ask for approvals."
 _MAX_SECONDS = 31_536_000
 _DIGEST = r"^[0-9a-f]{64}$"
 
@@ -292,14 +292,14 @@ def own_approval(request: Request, approval_id: str) -> Approval:
     return approval
 
 
-def _body(user: User, approval_id: int) -> dict[str, Any] | None:
+def own_body(user: User, approval_id: int) -> dict[str, Any] | None:
     """Return an approval of the user, or None."""
     approval = approvals_of(user).filter(pk=approval_id).first()
     return dict(ApprovalSerializer(approval_body(approval)).data) if approval else None
 
 
 def _changed(request: Request, approval_id: int, status: int, location: str = "") -> StoredResponse:
-    text = json_text(_body(caller(request), approval_id))
+    text = json_text(own_body(caller(request), approval_id))
     return StoredResponse(status, text, location=location)
 
 
@@ -338,7 +338,7 @@ class ApprovalsView(ListAPIView[Approval]):
         responses={201: ApprovalSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        require(access.may_start(request.user), _READS_ONLY)
+        require(access.may_start(request.user), READS_ONLY)
         return idempotent(request, lambda: self._ask(request))
 
     def _ask(self, request: Request) -> StoredResponse:
@@ -374,11 +374,13 @@ class ApprovalView(APIView):
     def get(self, request: Request, approval_id: str) -> HttpResponseBase:
         seconds = query_params(request, WaitSerializer, also=frozenset())["wait"]
         number = parse_id(approval_id)
-        body = _body(caller(request), number)
+        body = own_body(caller(request), number)
         if body is None:
             raise Http404
         if seconds and body["status"] == "pending":
-            return waiting_response(request, body, seconds, read=lambda user: _body(user, number))
+            return waiting_response(
+                request, body, seconds, read=lambda user: own_body(user, number)
+            )
         return Response(body)
 
 
@@ -392,7 +394,7 @@ class _CommandView(APIView):
 
     def _respond(self, request: Request, approval_id: str) -> StoredResponse:
         approval = own_approval(request, approval_id)
-        require(access.may_start(request.user), _READS_ONLY)
+        require(access.may_start(request.user), READS_ONLY)
         self.perform(request, approval)
         return _changed(request, approval.pk, 200)
 

@@ -29,20 +29,22 @@ _POLL_SECONDS = 10.0
 
 Body = dict[str, Any]
 Read = Callable[["User"], Body | None]
+Render = Callable[[Body], Body]
 
 
 def waiting_response(
-    request: Request, body: Body, seconds: float, *, read: Read
+    request: Request, body: Body, seconds: float, *, read: Read, render: Render | None = None
 ) -> HttpResponseBase:
     """Return a response that waits while the status is `pending`, and ends with the approval.
 
     `body` is the approval now; `read` returns it later, or None if the user may not see it any
-    more.  Raises Throttled if the caller has too many open connections.
+    more; `render` makes another document of it.  Raises Throttled if the caller has too many open
+    connections.
     """
     client = stream_client(request, "ask")
     slot = connection_slot(request)
     response = SlottedStream(
-        released_at_end(_answer(body, seconds, client, read), slot),
+        released_at_end(_answer(body, seconds, client, read, render), slot),
         content_type="application/json",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -51,7 +53,7 @@ def waiting_response(
 
 
 async def _answer(
-    body: Body, seconds: float, client: StreamClient, read: Read
+    body: Body, seconds: float, client: StreamClient, read: Read, render: Render | None
 ) -> AsyncIterator[bytes]:
     end = time.monotonic() + seconds
     # Subscribe before reading, so that no decision is missed in between.
@@ -63,7 +65,8 @@ async def _answer(
             if newer is None or body["status"] != "pending" or left <= 0:
                 break
             await subscription.wait(min(left, _POLL_SECONDS))
-    yield json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    shown = render(body) if render else body
+    yield json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _read(client: StreamClient, read: Read) -> Body | None:

@@ -90,12 +90,11 @@ def post(agent: str, event: bytes, key: str, left: float) -> dict[str, Any]:
     if not base.startswith(("https://", "http://")):
         raise Denied("HOLDPOINT_URL is not set")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
-        f"{base}/api/v1/hooks/{agent}/?wait={wait}&envelope=true",
+        f"{base}/api/v1/hooks/{agent}/?wait={wait}&envelope=true&call={key}",
         data=event,
         headers={
             "Authorization": f"Bearer {os.environ.get('HOLDPOINT_TOKEN', '')}",
             "Content-Type": "application/json",
-            "Idempotency-Key": key,
         },
     )
     opener = urllib.request.build_opener(_NoRedirects)

@@ -315,6 +315,7 @@ POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
 }
 #: POST routes that know no key, and why none is needed.
 WITHOUT_KEY = {
+    "hooks/{agent}/": "the event's own id makes a repeated call the same approval",
     "notifications/read/": "what is marked as read twice is as read as before",
     "mcp-servers/{server_id}/sync/": "a list that is read twice is the same list",
     "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",

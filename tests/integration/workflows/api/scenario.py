@@ -279,6 +279,15 @@ class Story:
         other = tell(agent, "approvals_ask", body)["id"]
         tell(agent, "approvals_cancel", {"reason": "Not needed any more."}, approval_id=other)
         tell(agent, "approvals_list", query="page_size=1")
+        event = {
+            "session_id": "5f2c",
+            "cwd": "/src/shop",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "make deploy", "description": "Deploy the shop"},
+            "tool_use_id": "toolu_01",
+        }
+        tell(agent, "hooks_ask", event, query="wait=0", agent="claude-code")
 
     def tools(self) -> None:
         tell, words = self.told.tell, "list the entries of a folder"

@@ -57,6 +57,7 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("POST", f"{APPROVAL}cancel/"): {"others": (404,) * 5, "own": (200, 403, 200, 200, 200)},
     ("POST", f"{APPROVAL}resubmit/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
     ("POST", f"{APPROVAL}result/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
+    ("POST", "hooks/{agent}/"): {"any": (422, 403, 422, 422, 422)},
     ("GET", "workflows/"): {"any": (200,) * 5},
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
     ("GET", "workflows/{name}/"): {"any": (200,) * 5},
@@ -138,6 +139,7 @@ def arguments(people, start, workflow) -> Any:
             "token_id": str(token.pk),
             "approval_id": str(asked(user).pk),
             "server_id": str(server.pk),
+            "agent": "codex",
             **delivered(user, execution),
         }
 
@@ -228,6 +230,7 @@ SCOPE = {
     "DELETE tokens/{token_id}/": "admin",
     "GET approvals/": "ask",
     "POST approvals/": "ask",
+    "POST hooks/{agent}/": "ask",
     **{f"{method} {path}": "ask" for method, path in TABLE if path.startswith(APPROVAL)},
 }
 

@@ -43,7 +43,17 @@ ROWS = {
     ),
     **dict.fromkeys(("search", "workflows", "workflow", "start", "capabilities", "grants"), "all"),
     **dict.fromkeys(
-        ("history", "export_history", "audit_key", "denied", "reveals", "tokens", "tools", "tool"),
+        (
+            "history",
+            "export_history",
+            "audit_key",
+            "denied",
+            "reveals",
+            "tokens",
+            "coding_agents",
+            "tools",
+            "tool",
+        ),
         "all",
     ),
     **dict.fromkeys(("insights", "webhooks"), "all"),
