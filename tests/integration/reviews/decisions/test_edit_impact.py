@@ -9,7 +9,7 @@ import django_rq
 import pytest
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.support.pages import browser
+from tests.support.pages import Page, browser
 from workflows.executions.jobs import speculate
 from workflows.models import Hold
 
@@ -87,9 +87,8 @@ def test_the_confirmation_step_shows_the_impact_without_scripts(run: Hold, revie
             "edits_json": json.dumps({**VALUE, "title": "Other"}),
         },
     )
-    text = answer.content.decode()
     assert answer.status_code == 200
-    assert "used by head, all" in text
+    assert "used by head, all" in Page(answer).text
     assert answer.context["d"]["confirm"] is True
 
 

@@ -16,7 +16,7 @@ from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
-from tests.support.pages import browser
+from tests.support.pages import open_page
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
@@ -224,7 +224,7 @@ def test_claim_changes_notify(
         ["claim_given", "claim_taken"],
         ["claim_given"],
     )
-    assert "cy assigned your claim to bob" in page_of(ann, "/notifications/")
+    assert "cy assigned your claim to bob" in open_page(ann, "/notifications/").text
     ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
     assert sum(at_once(sweeper_hooks.claims_ended)) == 1
     assert notice_kinds(bob) == ["claim_given", "claim_ended"]
@@ -233,13 +233,6 @@ def test_claim_changes_notify(
     claims.claim(hold_id=hold.pk, user=cy)
     claims.assign(hold_id=hold.pk, user=cy, to="cy")
     assert notice_kinds(cy) == []
-
-
-def page_of(user: User, path: str) -> str:
-    client = browser(user)
-    response = client.get(path)
-    assert response.status_code == 200
-    return response.content.decode()
 
 
 def test_muted_kinds_are_not_shown(wait: Wait, ann: User) -> None:

@@ -21,6 +21,7 @@ from tests.integration.reviews.conftest import Start, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal
 from tests.integration.reviews.notifications.test_notify import decide
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
+from tests.support.pages import open_page
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import encrypt
@@ -182,7 +183,7 @@ class Refusing(BaseEmailBackend):
 
 
 def test_a_failing_message_is_retried_then_abandoned_and_shown(
-    wait: Wait, ann: User, settings: Any, client: Any
+    wait: Wait, ann: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_max_attempts": 3}
     settings.EMAIL_BACKEND = f"{__name__}.Refusing"
@@ -193,10 +194,9 @@ def test_a_failing_message_is_retried_then_abandoned_and_shown(
     message = NoticeMessage.objects.get()
     assert (message.status, message.attempts) == ("FAILED", 3)
     assert message.error == "ConnectionRefusedError: no mail today"
-    client.force_login(ann)
-    page = client.get("/notifications/preferences/").content.decode()
-    assert "An e-mail to you could not be sent." in page
-    assert "no mail today" in page
+    page = open_page(ann, "/notifications/preferences/")
+    assert "An e-mail to you could not be sent." in page.text
+    assert "no mail today" in page.text
 
 
 def test_the_wait_grows_with_each_failure(wait: Wait, ann: User, settings: Any) -> None:
@@ -247,16 +247,13 @@ def test_the_file_backend_writes_mails(
     assert "To: ann@example.com" in file.read_text()
 
 
-def test_without_a_mail_server_no_message_is_stored(
-    wait: Wait, ann: User, settings: Any, client: Any
-) -> None:
+def test_without_a_mail_server_no_message_is_stored(wait: Wait, ann: User, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
     mails_everything(ann)
     wait()
     consume_journal()
     assert not NoticeMessage.objects.exists()
-    client.force_login(ann)
-    assert "sends no e-mail" in client.get("/notifications/preferences/").content.decode()
+    assert "sends no e-mail" in open_page(ann, "/notifications/preferences/").text
 
 
 # --- chats ----------------------------------------------------------------------------------------
