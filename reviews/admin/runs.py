@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -23,6 +24,7 @@ from reviews.runs.pages import run_context
 from reviews.runs.views import ForkView, submit_posted
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, link, pretty
+from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, Hold
 
 #: Commands of one run that its page lists, newest first.
@@ -50,6 +52,22 @@ class AdminFork(ForkView):
         )
 
 
+class StatusFilter(admin.SimpleListFilter):
+    """By status, in the words of the list."""
+
+    title = gettext_lazy("status")
+    parameter_name = "status__exact"
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return [(each.value, desk.look_of(each.value).word) for each in ExecutionStatus]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset.filter(status=value) if value else queryset
+
+
 @admin.register(Execution)
 class ExecutionAdmin(ReadOnly):
     """Runs. Commands need the rights that the desk asks for."""
@@ -60,7 +78,7 @@ class ExecutionAdmin(ReadOnly):
         "name", "shown_status", "workflow_link", "progress", "created_by", "created_at",
         "finished_at",
     )  # fmt: skip
-    list_filter = ("status", "workflow", "created_at")
+    list_filter = (StatusFilter, "workflow", "created_at")
     linked_lookups = ("created_by__id",)
     list_select_related = ("workflow", "created_by")
     search_fields = ("=id", "title", "workflow__name", "created_by__username")

@@ -27,12 +27,12 @@ SENTENCE = re.compile("reviewer approved echo .*with 1 change")
 
 
 @pytest.fixture
-def comment(product: Product) -> str:
-    """The comment of one edited approval; a plain one and a rejection have it as well."""
+def word(product: Product) -> str:
+    """A word in the title and the comment of an edited approval, a plain one and a rejection."""
     word = f"checked-{secrets.token_hex(4)}"
     operator, reviewer = Api(product, "operator", "read,run"), Api(product, "reviewer", "decide")
     for decision, edits in (("APPROVE", {"value": "y"}), ("APPROVE", None), ("REJECT", None)):
-        run = started(operator, echo("a", "x", "BEFORE_EXECUTION"))
+        run = started(operator, echo("a", "x", "BEFORE_EXECUTION"), title=f"Run {word}")
         _, found = operator(f"executions/{run}/")
         answer = {
             "execution_id": run,
@@ -46,12 +46,12 @@ def comment(product: Product) -> str:
     return word
 
 
-def check(page: Page, product: Product, download: Download, folder: Path, comment: str) -> None:
+def check(page: Page, product: Product, download: Download, folder: Path, word: str) -> None:
     """The file holds the one record, and the program verifies its place in the chain."""
     file = folder / "history.jsonl"
     download.save_as(file)
     _, *records = [json.loads(line) for line in file.read_text().splitlines()]
-    rows = [each for each in records if each.get("comment") == comment]
+    rows = [each for each in records if each.get("comment") == word]
     assert [(row["decision"], row["is_edited"]) for row in rows] == [("APPROVE", True)]
     key = folder / "audit-key.txt"
     key.write_bytes(page.request.get(f"{product.address}/history/audit-key/").body())
@@ -60,11 +60,11 @@ def check(page: Page, product: Product, download: Download, folder: Path, commen
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-def test_in_the_admin_alone(page: Page, product: Product, comment: str, tmp_path: Path) -> None:
+def test_in_the_admin_alone(page: Page, product: Product, word: str, tmp_path: Path) -> None:
     job = Job(page, product, "auditor", ADMIN)
     main = page.get_by_role("main")
     main.get_by_role("link", name="Audit records").click()
-    main.get_by_role("textbox", name="Search").fill(comment)
+    main.get_by_role("textbox", name="Search").fill(word)
     main.get_by_role("button", name="Search").click()
     expect(main.get_by_text("3 audit records")).to_be_visible()
     edited = main.get_by_role("group").filter(has_text="is edited")
@@ -78,14 +78,14 @@ def test_in_the_admin_alone(page: Page, product: Product, comment: str, tmp_path
     main.get_by_role("combobox", name="Action").select_option(label="Export as JSON Lines")
     with page.expect_download() as arrives:
         main.get_by_role("button", name="Go").click()
-    check(page, product, arrives.value, tmp_path, comment)
+    check(page, product, arrives.value, tmp_path, word)
     job.done_in_the_admin()
 
 
-def test_on_the_desk_alone(page: Page, product: Product, comment: str, tmp_path: Path) -> None:
+def test_on_the_desk_alone(page: Page, product: Product, word: str, tmp_path: Path) -> None:
     job = Job(page, product, "auditor", "/history/")
     main = page.get_by_role("main")
-    main.get_by_role("searchbox", name="Search").fill(comment)
+    main.get_by_role("searchbox", name="Search").fill(word)
     main.get_by_role("button", name="Show").click()
     expect(main.get_by_role("link", name=re.compile("reviewer (approved|rejected)"))).to_have_count(
         3
@@ -102,5 +102,5 @@ def test_on_the_desk_alone(page: Page, product: Product, comment: str, tmp_path:
     page.go_back()
     with page.expect_download() as arrives:
         main.get_by_role("link", name="Export 1 as JSON Lines").click()
-    check(page, product, arrives.value, tmp_path, comment)
+    check(page, product, arrives.value, tmp_path, word)
     job.done_on_the_desk()

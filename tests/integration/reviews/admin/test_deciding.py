@@ -372,6 +372,7 @@ def test_the_list_of_runs_shows_the_status_and_no_stored_state(staff: Any, start
     text = staff("operator").get(reverse("admin:workflows_execution_changelist")).content.decode()
     assert "waits for review" in text
     assert "holds_opened" not in text
+    assert ">PAUSED_FOR_REVIEW<" not in text
 
 
 def test_a_run_is_forked_inside_the_admin(staff: Any, start: Any) -> None:
