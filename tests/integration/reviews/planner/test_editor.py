@@ -225,6 +225,7 @@ def test_a_draft_has_no_more_tasks_than_a_plan(
 ) -> None:
     monkeypatch.setattr("reviews.planner.plan_edits.MAX_TASKS", 2)
     monkeypatch.setattr("reviews.planner.editor_draft.MAX_TASKS", 2)
+    monkeypatch.setattr("reviews.planner.workflow_files.MAX_TASKS", 2)
     editor = Editor(admin).press("add:builtin.echo").press("add:builtin.echo")
     assert "a plan has at most 2 tasks" in editor.press("add:builtin.echo").html
     assert len(editor.tasks) == 2
