@@ -25,6 +25,8 @@ from workflows.engine.state import HoldReason
 from workflows.executions.selectors import revision_of, speculative_results_behind
 from workflows.models import Hold
 
+from .external_action import allows_edits
+
 #: Wildcard for any key or index in a path that is read.
 ANY: Final = "*"
 
@@ -199,7 +201,8 @@ _MAX_NAMES = 4
 
 def takes_edits(hold: Hold) -> bool:
     """Whether a reviewer may edit what the hold shows; with a quorum nobody may."""
-    return hold.reason == HoldReason.NODE_REVIEW and hold.quorum == 1
+    is_review = hold.reason == HoldReason.NODE_REVIEW and hold.quorum == 1
+    return is_review and allows_edits(hold)
 
 
 def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
 from workflows.models import Hold
 
+from .external_action import external_outcomes
 from .masked_values import masks_context, reveal_sentence
 
 _FAILED_STATUSES = ("FAILED", "REJECTED")
@@ -230,12 +231,15 @@ def effects(hold_context: HoldContext) -> dict[str, Any]:
     skipped = hold_context.skipped_count()
     approve = approved(components_labels.hold_kind(hold), hold.target, hold.task_id)
     reject = rejected(_on_reject(hold), skipped)
+    again = _("Reruns %(task)s with your feedback.") % {"task": hold.task_id}
+    external = external_outcomes(hold)
+    if external is not None:
+        approve, again, reject = external
     outcomes = [
         {"when": _("If you approve"), "then": f"{approve} {_then(hold_context)}".strip()},
         {"when": _("If you reject"), "then": reject},
     ]
     if hold.changes_left:
-        again = _("Reruns %(task)s with your feedback.") % {"task": hold.task_id}
         outcomes.insert(1, {"when": _("If you request changes"), "then": again})
     if hold.expires_at is None:
         outcomes.append({"when": _("If nobody decides"), "then": _("The review stays open.")})

@@ -37,6 +37,12 @@ from workflows.models import ExecutionEvent, Hold
 from .conflicts import conflict_context
 from .edit_impact import impact_context, takes_edits
 from .escalation import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
+from .external_action import (
+    allows_edits,
+    external_action_context,
+    is_external_action,
+    with_locks,
+)
 from .hold_context import HoldContext, effects
 from .layer_review import REJECT_PRESETS as LAYER_PRESETS
 from .layer_review import layer_review_context
@@ -120,6 +126,7 @@ def decision_context(user: User, hold: Hold, form: FormState | None = None) -> d
         **revision_rounds_context(hold, view),
         "overrides": overrides_context(hold.execution),
         "escalation": escalation_context(shown, form.grant_choice if form else NARROWEST),
+        "external_action": external_action_context(hold),
         "plan_review": _plan_review(hold, view, hold_records, form),
         "layer_review": layer_review_context(shown, hold_context.by_id),
         **effects(hold_context),
@@ -225,6 +232,8 @@ def _no_edits(hold: Hold) -> str:
     """Why a payload with a form cannot be edited; "" where it can, and where it has no form."""
     if hold.reason == HoldReason.NODE_REVIEW and hold.quorum > 1:
         return _("Several people approve this, so nobody can edit it.")
+    if hold.reason == HoldReason.NODE_REVIEW and not allows_edits(hold):
+        return _("The agent does not allow edits.")
     return ""
 
 
@@ -267,6 +276,7 @@ def _payload(hold: Hold, form: FormState | None, schema: Any) -> dict[str, Any]:
             rejected=form.rejected if form else None,
             errors=form.errors if form else (),
         )
+        fields = with_locks(hold, fields)
     return {
         "part": part,
         "raw_only": raw_only,
@@ -435,6 +445,7 @@ def _closed_words(hold: Hold) -> str:
 
 
 PRESETS = (N_("Too long"), N_("Something is missing"), N_("Wrong tone"))
+ARGUMENT_PRESETS = (N_("Wrong arguments"), N_("Something is missing"))
 
 
 def revision_rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
@@ -443,11 +454,12 @@ def revision_rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
     `view` is the payload as people see it.  `changes_off` says why they cannot be, "" when they
     can or when nobody would ask here.
     """
-    is_output = hold.phase == TriggerPhase.AFTER_EXECUTION
+    takes_changes = hold.phase == TriggerPhase.AFTER_EXECUTION or is_external_action(hold)
+    presets = PRESETS if hold.phase == TriggerPhase.AFTER_EXECUTION else ARGUMENT_PRESETS
     return {
-        "may_return": is_output and hold.changes_left > 0,
-        "changes_off": _why_off(hold) if is_output and hold.changes_left == 0 else "",
-        "changes_presets": tuple(_(each) for each in PRESETS),
+        "may_return": takes_changes and hold.changes_left > 0,
+        "changes_off": _why_off(hold) if takes_changes and hold.changes_left == 0 else "",
+        "changes_presets": tuple(_(each) for each in presets),
         "changes_effect": _effect(hold),
         "earlier_rounds": tuple(_rounds(hold, view)),
     }
@@ -466,6 +478,8 @@ def _why_off(hold: Hold) -> str:
 
 def _effect(hold: Hold) -> str:
     text = _("Reruns %(task)s with your feedback, then requests a review of the new output.")
+    if is_external_action(hold):
+        text = _("Asks the agent to change it, then requests another review.")
     sentence = text % {"task": hold.task_id}
     if hold.changes_left == 1:
         return sentence + " " + _("This is the last time.")

@@ -75,6 +75,8 @@ class FormField:
     children: tuple[FormField, ...] = ()
     blank: FormField | None = None
     errors: tuple[str, ...] = ()
+    #: Shown, but not to be edited.
+    locked: bool = False
 
     @property
     def has_state(self) -> bool:

@@ -1,0 +1,118 @@
+"""Approvals on the desk: what a reviewer reads, and decides on the page."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from tests.integration.workflows.approvals.conftest import PAY, Agent, decided, hold_of, row_of
+from workflows.executions.jobs import run_to_rest
+
+pytestmark = pytest.mark.django_db
+CONTEXT = """Invoice **4711** is due.
+
+![tracker](https://evil.example/pixel.png)
+<script>alert(1)</script>
+<img src=x onerror=alert(2)>
+[click](javascript:alert(3)) [page](https://example.com/invoice)
+"""
+
+
+@pytest.fixture
+def desk(reviewer: User) -> Client:
+    client = Client()
+    client.force_login(reviewer)
+    return client
+
+
+def page_of(desk: Client, body: dict[str, str]) -> str:
+    hold = hold_of(body)
+    response = desk.get(reverse("reviews:decision", args=(hold.execution_id, hold.pk)))
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_the_page_says_what_is_asked_and_by_whom(agent: Agent, desk: Client) -> None:
+    body = agent.asked(
+        action={"title": "Pay invoice 4711", "description": "Sends money."},
+        requested_by={"agent": "billing-bot", "session": "s-1", "url": "https://bot.example/1"},
+        context=CONTEXT,
+        editable=["/amount"],
+        instructions="Check the IBAN.",
+    )
+    text = page_of(desk, body)
+    for expected in (
+        "Pay invoice 4711", "payments.transfer", "billing-bot", "s-1", "Sends money.", "/amount",
+        "Check the IBAN.", "<strong>4711</strong>", 'href="https://bot.example/1"',
+        'href="https://example.com/invoice"',
+    ):  # fmt: skip
+        assert expected in text, expected
+
+
+def test_the_page_offers_changes_and_says_what_happens(agent: Agent, desk: Client) -> None:
+    text = page_of(desk, agent.asked(editable=["/amount"]))
+    for expected in (
+        "The agent runs it with these arguments.", "The agent is asked to change it.",
+        "The agent gets your reason and does not run it.", "Request changes",
+    ):  # fmt: skip
+        assert expected in text, expected
+    assert text.count("readonly") == 2
+
+
+def test_hostile_texts_do_nothing(agent: Agent, desk: Client) -> None:
+    hostile = "<script>alert(0)</script>\u202e"
+    body = agent.asked(
+        action={"title": hostile, "description": hostile},
+        requested_by={"agent": hostile, "session": hostile},
+        context=CONTEXT + hostile,
+        instructions=hostile,
+    )
+    text = page_of(desk, body)
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert 'src="https://evil' not in text
+    assert 'href="javascript' not in text
+    assert "\u202e" not in text
+
+
+def test_an_action_that_nobody_may_edit_has_no_form_to_edit(agent: Agent, desk: Client) -> None:
+    body = agent.asked(editable=False)
+    text = page_of(desk, body)
+    assert "The agent does not allow edits." in text
+    assert 'data-can-edit="no"' in text
+
+
+def test_a_decision_on_the_page_reaches_the_agent(
+    agent: Agent, desk: Client, settings: object
+) -> None:
+    body = agent.asked()
+    hold = hold_of(body)
+    url = reverse("reviews:decision", args=(hold.execution_id, hold.pk))
+    posted = {
+        "version": hold.execution.version,
+        "decision": "REJECT",
+        "comment": "not this year",
+        "mode": "form",
+        "undo_seconds": "0",
+    }
+    assert desk.post(url, posted).status_code in (200, 302, 303)
+    run_to_rest(hold.execution_id)
+    hold.refresh_from_db()
+    assert hold.decision == "REJECT"
+
+
+def test_the_second_round_shows_the_first_one(agent: Agent, reviewer: User, desk: Client) -> None:
+    body = agent.asked()
+    decided(body, reviewer, "REQUEST_CHANGES", comment="half of it")
+    agent.post(f"{body['id']}/resubmit/", {"arguments": {**PAY, "amount": 125}})
+    text = page_of(desk, body)
+    assert "half of it" in text
+
+
+def test_queue_and_run_pages_open(agent: Agent, desk: Client) -> None:
+    body = agent.asked(action={"title": "Pay invoice 4711"})
+    assert "Pay invoice 4711" in desk.get("/review/").content.decode()
+    run = reverse("reviews:run", args=(row_of(body).execution_id,))
+    assert "payments.transfer" in desk.get(run).content.decode()
