@@ -15,9 +15,11 @@ from reviews.queue.filters import plain_text
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
+from workflows.engine.dag import ExternalActionTask
 from workflows.engine.policy import TriggerPhase
 from workflows.executions.access import filter_visible
-from workflows.models import ExecutionReceipt, TaskAttempt
+from workflows.executions.selectors import task_spec
+from workflows.models import Approval, ExecutionReceipt, TaskAttempt
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -174,6 +176,8 @@ def executed(record: HumanReviewRecord) -> list[Any]:
         return []
     if was_withdrawn(record) or is_early_vote(record):
         return []
+    if is_external(record) and record.trigger_phase == TriggerPhase.BEFORE_EXECUTION:
+        return _reported(record)
     tries = TaskAttempt.objects.filter(
         execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
     )
@@ -190,6 +194,17 @@ def executed(record: HumanReviewRecord) -> list[Any]:
         if found is not None:
             return [found.edited_output if found.is_edited else found.output]
     return []
+
+
+def is_external(record: HumanReviewRecord) -> bool:
+    """Whether the decision is about an external action; its agent reports what it ran."""
+    return isinstance(task_spec(record.execution, record.node_id), ExternalActionTask)
+
+
+def _reported(record: HumanReviewRecord) -> list[Any]:
+    """Return the arguments that the agent reported, or [] if it has not, or only their digest."""
+    rows = Approval.objects.filter(execution=record.execution_id, result_arguments__isnull=False)
+    return list(rows.values_list("result_arguments", flat=True))
 
 
 def is_early_vote(record: HumanReviewRecord) -> bool:

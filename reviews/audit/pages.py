@@ -21,6 +21,7 @@ from reviews.audit.history import (
     executed,
     filtered,
     is_early_vote,
+    is_external,
     parse_filters,
     receipts_of,
     records,
@@ -258,6 +259,8 @@ def _not_executed(record: HumanReviewRecord) -> str:
         return _("Nothing: the approval let the run continue.")
     if is_early_vote(record):
         return _("See the last approval of the quorum.")
+    if is_external(record):
+        return _("Unknown: the agent has not reported the arguments.")
     if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
         return _("Nothing: the run ended first.")
     return _("Not yet: the run has not reached this task.")

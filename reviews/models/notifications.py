@@ -17,6 +17,7 @@ class NoticeKind(models.TextChoices):
     REMINDER = "reminder", "a review still waits"
     ESCALATED = "escalated", "a review is escalated to me"
     DECIDED = "decided", "a run of mine was decided"
+    MISMATCH = "mismatch", "an action that I approved was run with other arguments"
     CLAIM_GIVEN = "claim_given", "a review is given to me"
     CLAIM_TAKEN = "claim_taken", "my claim is given to somebody else"
     CLAIM_ENDED = "claim_ended", "my claim runs out"

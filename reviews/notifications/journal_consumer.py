@@ -25,7 +25,9 @@ BATCH = 500
 _END_KINDS = ("execution_completed", "execution_failed", "execution_aborted")
 #: An answer that can still be withdrawn resolves the hold's notices; a withdrawal reopens it.
 _ANSWER_KINDS = ("hold_answered", "hold_withdrawn")
-_KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ANSWER_KINDS, *_END_KINDS)
+_KINDS = (
+    "hold_opened", "hold_escalated", "hold_decided", "result_reported", *_ANSWER_KINDS, *_END_KINDS,
+)  # fmt: skip
 
 
 def run(stop: threading.Event) -> None:
@@ -65,6 +67,8 @@ def _process(events: Sequence[ExecutionEvent]) -> None:
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )
+    # The run has ended by then, which resolves its other notices.
+    notify([each for event in events for each in _mismatch(event)])
 
 
 def _is_answer(event: ExecutionEvent) -> bool:
@@ -161,6 +165,26 @@ def _escalated(
         recipients=list(people.values()),
         detail={"groups": added},
         groups=added,
+    )
+
+
+def _mismatch(event: ExecutionEvent) -> Iterator[Notification]:
+    """Notify the people who approved an action if its agent ran it with other arguments."""
+    if event.kind != "result_reported" or not event.payload["mismatch"]:
+        return
+    rows = Hold.objects.select_related("execution__created_by")
+    approved = rows.filter(execution=event.execution_id, status=Hold.Status.APPROVED)
+    hold = approved.order_by("-opened_seq").first()
+    if hold is None:
+        return
+    people = get_user_model().objects.filter(username__in=hold.approvals, is_active=True)
+    yield Notification(
+        kind=NoticeKind.MISMATCH.value,
+        hold=hold,
+        key=f"mismatch:{hold.pk}",
+        recipients=list(people),
+        actor=event.actor,
+        groups=hold.groups,
     )
 
 

@@ -22,6 +22,9 @@ LABELS = {
     NoticeKind.REMINDER.value: gettext_lazy("Reminder: a review still waits"),
     NoticeKind.ESCALATED.value: gettext_lazy("A review is escalated to me"),
     NoticeKind.DECIDED.value: gettext_lazy("A review of my run was decided"),
+    NoticeKind.MISMATCH.value: gettext_lazy(
+        "An action that I approved was run with other arguments"
+    ),
     NoticeKind.CLAIM_GIVEN.value: gettext_lazy("A review was assigned to me"),
     NoticeKind.CLAIM_TAKEN.value: gettext_lazy("My claim was assigned to someone else"),
     NoticeKind.CLAIM_ENDED.value: gettext_lazy("My claim expired"),
@@ -32,6 +35,7 @@ LOOKS = {
     NoticeKind.REMINDER.value: ("waiting", "◷"),
     NoticeKind.ESCALATED.value: ("bad", "▲"),
     NoticeKind.DECIDED.value: ("good", "✓"),
+    NoticeKind.MISMATCH.value: ("bad", "▲"),
     NoticeKind.CLAIM_GIVEN.value: ("waiting", "◔"),
     NoticeKind.CLAIM_TAKEN.value: ("quiet", "→"),
     NoticeKind.CLAIM_ENDED.value: ("quiet", "◷"),
@@ -49,6 +53,9 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
         else _("Waits for you: %(what)s"),
         NoticeKind.REMINDER: _("Still waits for you: %(what)s"),
         NoticeKind.ESCALATED: _("Escalated to you: %(what)s"),
+        NoticeKind.MISMATCH: _(
+            "%(actor)s ran it with other arguments than the approved ones: %(what)s"
+        ),
         NoticeKind.CLAIM_GIVEN: _("%(actor)s assigned this to you: %(what)s"),
         NoticeKind.CLAIM_TAKEN: _("%(actor)s assigned your claim to %(other)s: %(what)s"),
         NoticeKind.CLAIM_ENDED: _("Your claim expired: %(what)s"),

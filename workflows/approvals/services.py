@@ -322,6 +322,7 @@ def report(*, approval: Approval, actor: User, fields: Mapping[str, Any]) -> Non
         Approval.objects.filter(pk=approval.pk).update(
             result_ok=fields["ok"],
             result_output=fields.get("output"),
+            result_arguments=fields.get("arguments"),
             result_error=fields.get("error", ""),
             result_mismatch=reported.payload["mismatch"],
             result_at=Now(),

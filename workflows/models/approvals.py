@@ -187,6 +187,8 @@ class Approval(models.Model):
     result_ok = models.BooleanField(null=True)
     result_output = models.JSONField(null=True)
     result_error = models.TextField(blank=True, default="")
+    # The executed arguments; null if the caller stated only their digest, or nothing.
+    result_arguments = models.JSONField(null=True)
     result_mismatch = models.BooleanField(default=False)
     result_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(db_default=Now())

@@ -92,7 +92,7 @@ def test_preferences_over_rest(api: APIClient) -> None:
     url = f"{API}preferences/"
     found = api.get(url).json()
     assert set(found["mailed"]) == {"reminder", "escalated"}
-    assert len(found["shown"]) == 7
+    assert len(found["shown"]) == 8
     wanted = {"shown": ["decided"], "mailed": []}
     assert api.put(url, wanted).json() == wanted
     assert api.get(url).json() == wanted

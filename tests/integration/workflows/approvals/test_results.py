@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 from rest_framework.test import APIClient
 
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, Notice
+from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.integration.workflows.approvals.conftest import (
     PAY,
     Agent,
@@ -111,6 +114,20 @@ def test_the_result_is_the_receipt(agent: Agent, reviewer: User) -> None:
     assert (receipt.hold_id, receipt.digest) == (body["hold_id"], digest(final))
 
 
+def test_the_record_does_not_claim_what_nobody_reported(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer)
+    client = Client()
+    client.force_login(reviewer)
+    url = reverse("reviews:record", args=(HumanReviewRecord.objects.get().pk,))
+    unknown = "Unknown: the agent has not reported the arguments."
+    assert unknown in client.get(url).content.decode()
+    agent.post(f"{body['id']}/result/", {"ok": True, "arguments": PAY})
+    text = client.get(url).content.decode()
+    assert unknown not in text
+    assert "the executed data is the approved data" in text
+
+
 def executed_of(user: User) -> Any:
     """What the record's response says about the executed data."""
     _, text = create_token(user=user, name="r", scopes=["read"])
@@ -131,6 +148,19 @@ def test_other_arguments_are_flagged_on_the_record(agent: Agent, reviewer: User)
     assert "executed_digest" not in event.payload
     record = executed_of(reviewer)
     assert digest(report["arguments"]) in str(record)
+    client = Client()
+    client.force_login(reviewer)
+    page = client.get(reverse("reviews:record", args=(HumanReviewRecord.objects.get().pk,)))
+    text = page.content.decode()
+    assert "the executed data differs from the approved data" in text
+    assert "999" in text
+    run = client.get(reverse("reviews:run", args=(body["execution_id"],))).content.decode()
+    assert "with other arguments than the approved ones" in run
+    consume_journal()
+    notice = Notice.objects.get(kind="mismatch")
+    assert notice.user == reviewer
+    assert notice.read_at is None
+    assert "other arguments" in client.get(reverse("reviews:notices")).content.decode()
     assert replayed(row_of(body).execution_id).result_reported
 
 
