@@ -159,7 +159,10 @@ def _posted_task(
     _set(changed, "depends_on", posted.getlist(f"{key}.needs"))
     phase = posted.get(f"{key}.review", "")
     if f"{key}.review" in posted and phase != review_phase(task):
-        _set(changed, "human_review", {"trigger_phase": phase} if phase else None)
+        old = task.get("human_review")
+        kept = dict(old) if isinstance(old, dict) else {}
+        kept.pop("enabled", None)
+        _set(changed, "human_review", {**kept, "trigger_phase": phase} if phase else None)
     return changed, [*errors, *_apply_settings(changed, key, posted)]
 
 
