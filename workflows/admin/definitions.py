@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
@@ -88,8 +88,9 @@ class WorkflowForm(FormBase):
                 "Compare the versions; save again to save over it."
             )
             self.add_error(None, text)
-            self.data = self.data.copy()
-            self.data[self.add_prefix("seen")] = seen_mark(changed.workflow)
+            data = cast("QueryDict", self.data).copy()
+            data[self.add_prefix("seen")] = seen_mark(changed.workflow)
+            self.data = data
 
 
 @admin.register(Workflow)
