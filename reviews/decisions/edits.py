@@ -208,7 +208,7 @@ def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
 
 def _locked_values(hold: Hold, whole: Any) -> list[FieldError]:
     """Return an error for each changed value that an external action does not let people edit."""
-    task = task_spec(hold.execution, hold.task_id)
+    task = task_spec(hold.execution, hold.task_id) if hold.execution_id else None
     if not isinstance(task, ExternalActionTask):
         return []
     return [
