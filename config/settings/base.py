@@ -64,7 +64,6 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_rq",
     "django_htmx",
-    "django_json_widget",
     "csp",
     "axes",
     "graphrag.apps.GraphragConfig",

@@ -23,7 +23,7 @@ from workflows.executions.definitions import (
 )
 from workflows.models import Workflow
 
-from .json_fields import BoundedJSONField, JSONEditor
+from .json_fields import BoundedJSONField, JSONTextarea
 from .read_only import block
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class WorkflowForm(FormBase):
     """A workflow, validated like a start; errors are shown at their fields."""
 
     plan = BoundedJSONField(
-        widget=JSONEditor(size="large"), help_text="Tasks and their dependencies."
+        widget=JSONTextarea({"rows": 28}), help_text="Tasks and their dependencies."
     )
     policy = BoundedJSONField(required=False, help_text="Where people and agents decide.")
     inputs_schema = BoundedJSONField(

@@ -1,4 +1,4 @@
-"""JSON form fields with a bounded parser, and an editor that works under a strict CSP."""
+"""JSON form fields with a bounded parser, edited as text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from django.forms.fields import InvalidJSONInput
 from workflows.engine.bounded_json import BoundedJSONError, parse
 
 
-class JSONEditor(forms.Textarea):
-    """A textarea that a script replaces by a tree editor; it works without the script."""
+class JSONTextarea(forms.Textarea):
+    """Text with a label of its own; the plan editor is the place for forms and diagrams."""
 
     class Media:
-        js = ("dist/jsoneditor.min.js", "workflows/json-editor.js")
-        css = {"all": ("dist/jsoneditor.min.css", "workflows/admin.css")}
+        css = {"all": ("workflows/admin.css",)}
 
-    def __init__(self, attrs: dict[str, Any] | None = None, *, size: str = "small") -> None:
-        plain = {"rows": 14, "cols": 90, "class": "json-source", "spellcheck": "false"}
-        super().__init__({**plain, "data-json-editor": size, **(attrs or {})})
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        plain = {"rows": 14, "cols": 90, "class": "json-source mono", "spellcheck": "false"}
+        super().__init__({**plain, **(attrs or {})})
 
 
 class BoundedJSONField(forms.JSONField):
@@ -30,7 +29,7 @@ class BoundedJSONField(forms.JSONField):
     A form for a new object shows that value as well: Django would show `null`.
     """
 
-    widget = JSONEditor
+    widget = JSONTextarea
 
     def __init__(self, *, empty: Any = None, **kwargs: Any) -> None:
         self._empty = {} if empty is None else empty

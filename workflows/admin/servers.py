@@ -26,7 +26,7 @@ from workflows.permissions import step_up
 from workflows.planning.planner import tools_of_server
 from workflows.tools import catalogue_sync, mcp_servers
 
-from .json_fields import BoundedJSONField
+from .json_fields import BoundedJSONField, JSONTextarea
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[McpServer]
@@ -43,27 +43,23 @@ _KEEPS = (
 _SECRETS = ("env", "headers")
 
 
-def _text_area() -> forms.Textarea:
-    """A plain field: these values are short and flat, and the tree editor has no labels."""
-    return forms.Textarea(
-        attrs={"rows": 4, "cols": 80, "class": "json-source mono", "spellcheck": "false"}
-    )
-
-
 class McpServerForm(FormBase):
     """Connection settings of a server, validated like the MCP client does."""
 
     args = BoundedJSONField(
-        required=False, empty=[], widget=_text_area(), help_text='A list: ["--repository", "."]'
+        required=False,
+        empty=[],
+        widget=JSONTextarea({"rows": 4}),
+        help_text='A list: ["--repository", "."]',
     )
     env = BoundedJSONField(
         required=False,
-        widget=_text_area(),
+        widget=JSONTextarea({"rows": 4}),
         help_text=f"Environment of the process, name to value. {_KEEPS} command or its args.",
     )
     headers = BoundedJSONField(
         required=False,
-        widget=_text_area(),
+        widget=JSONTextarea({"rows": 4}),
         help_text=f"Sent with every request over HTTP. {_KEEPS} URL.",
     )
 
