@@ -73,6 +73,12 @@ def is_external_action(hold: Hold) -> bool:
     return _action(hold) is not None
 
 
+def has_high_stated_risk(hold: Hold) -> bool:
+    """Whether an external action has a high risk, also where it was executed already."""
+    task = _action(hold)
+    return task is not None and task.risk == "high"
+
+
 def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     """Return the effects of approving, requesting changes and rejecting; None for other holds."""
     task = _action(hold)

@@ -206,3 +206,17 @@ def test_a_rejected_action_has_no_result(agent: Agent, reviewer: User) -> None:
     decided(body, reviewer, "REJECT", comment="no")
     response = agent.post(f"{body['id']}/result/", {"ok": True})
     assert (response.status_code, response.json()["reason"]) == (409, "not_approved")
+
+
+@pytest.mark.parametrize(("risk", "code"), [("high", "high_risk"), ("low", "done")])
+def test_high_risk_is_never_approved_in_bulk(
+    agent: Agent, reviewer: User, risk: str, code: str
+) -> None:
+    bodies = [draft(agent, risk=risk), agent.asked(risk=risk)]
+    _, text = create_token(user=reviewer, name="r", scopes=["read", "decide"])
+    client = APIClient(headers={"Authorization": f"Bearer {text}"})
+    chosen = [{"hold_id": body["hold_id"], "version": body["version"]} for body in bodies]
+    answer = client.post(
+        "/api/v1/reviews/bulk/", {"action": "approve", "holds": chosen}, format="json"
+    )
+    assert [each["code"] for each in answer.json()["results"]] == [code, code], answer.content
