@@ -133,6 +133,7 @@ PICTURES = (
     Picture("webhooks", "operator", "/webhooks/"),
     Picture("webhook", "operator", "/webhooks/{webhook}/"),
     Picture("tokens", "operator", "/tokens/"),
+    Picture("coding-agents", "operator", "/tokens/coding-agents/"),
     # the record
     Picture("history", "auditor", "/history/"),
     Picture("record", "auditor", "/history/{record}/"),
