@@ -83,6 +83,7 @@ SECTIONS = (
         (
             "workflows.webhookendpoint",
             "workflows.webhookdelivery",
+            "oauth2_provider.application",
             "reviews.chathook",
             "reviews.noticemessage",
         ),
@@ -97,6 +98,7 @@ NAMES = {
     "auth.group": _("Groups"),
     "django_rq.dashboard": _("Background jobs"),
     "mfa.authenticator": _("Second factors"),
+    "oauth2_provider.application": _("OAuth clients"),
     "socialaccount.socialaccount": _("Accounts of the sign-in provider"),
 }
 

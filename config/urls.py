@@ -41,6 +41,9 @@ urlpatterns = [
     path("", include("reviews.urls")),
 ]
 
+if settings.OAUTH:
+    urlpatterns += [path("", include("config.auth.oauth.urls"))]
+
 if settings.OIDC:
     from config.auth.oidc import views as oidc
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from redis.connection import parse_url
 
+from config.auth.oauth import options as oauth
 from config.auth.oidc import options as oidc
 from config.auth.second_factor import options as second_factor
 from config.observability.logs import logging_config
@@ -66,6 +67,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "csp",
     "axes",
+    "oauth2_provider",
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
     "reviews.apps.ReviewsConfig",
@@ -182,6 +184,12 @@ AXES_ENABLE_ADMIN = False  # config.admin shows the alerts, with the action that
 OIDC = oidc.from_environment(passwords=PASSWORD_LOGIN)
 if OIDC:
     oidc.add_to(globals(), OIDC)
+# Clients of MCP and REST that get their tokens by OAuth.
+OAUTH = env_bool("HOLDPOINT_OAUTH", default=True)
+OAUTH2_PROVIDER = oauth.options()
+# Native clients listen on a loopback address over http; other http addresses are refused.
+SILENCED_SYSTEM_CHECKS = ["oauth2_provider.W008"]
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth2_provider.Application"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"

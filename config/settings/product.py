@@ -70,6 +70,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "workflows.permissions.unknown_token_limit.forget_old",
             "config.auth.sign_in_limits.mail_alerts",
             "config.auth.sign_in_limits.forget_old",
+            "config.auth.oauth.clients.clean_up",
         ],
         # Threads of the sweeper's process; each takes an event that stops it.
         "sweep_threads": [
@@ -262,6 +263,10 @@ def _limits() -> dict[str, Any]:
         "decisions_per_minute": env_int("HOLDPOINT_DECISIONS_PER_MINUTE", 300, minimum=0),
         # Open streams and sockets, in each web process.
         "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
+        # Clients that register themselves, together; 0 leaves registration to admins.
+        "oauth_registrations_per_hour": env_int(
+            "HOLDPOINT_OAUTH_REGISTRATIONS_PER_HOUR", 60, minimum=0
+        ),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
         # Approvals that need a second-factor code, and how long a code is valid.
         "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from structlog.contextvars import bind_contextvars
 
+from workflows import conf
 from workflows.common.client_address import address_of
 from workflows.models import ApiToken
 from workflows.permissions.tokens import authenticate_token
@@ -46,4 +48,13 @@ class TokenAuthentication(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
+        return bearer_challenge()
+
+
+def bearer_challenge(resource: str = "") -> str:
+    """Return the WWW-Authenticate header of a 401; with OAuth it names the metadata (RFC 9728)."""
+    if not settings.OAUTH:
         return 'Bearer realm="holdpoint"'
+    address = f"{conf.site_url().rstrip('/')}/.well-known/oauth-protected-resource"
+    address = f"{address}/{resource}" if resource else address
+    return f'Bearer realm="holdpoint", resource_metadata="{address}"'

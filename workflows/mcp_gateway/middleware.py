@@ -22,6 +22,7 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from rest_framework.exceptions import Throttled
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from workflows.api.authentication import bearer_challenge
 from workflows.common.client_address import client_address
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
@@ -117,7 +118,7 @@ async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
 
 
 def _unauthorized(message: str, more: bytes) -> _Rejected:
-    challenge = (b"www-authenticate", b'Bearer realm="holdpoint"' + more)
+    challenge = (b"www-authenticate", bearer_challenge("mcp").encode() + more)
     return _Rejected(401, message, _UNAUTHORIZED, (challenge,))
 
 

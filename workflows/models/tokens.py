@@ -25,6 +25,17 @@ class ApiToken(models.Model):
     made_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="+", editable=False
     )
+    #: The OAuth client that has the token, and the consent by which it refreshes it; None for a
+    #: token that a person made.  The token is deleted with the client.
+    oauth_client = models.ForeignKey(
+        settings.OAUTH2_PROVIDER_APPLICATION_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        editable=False,
+    )
+    oauth_family = models.UUIDField(null=True, unique=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
@@ -33,6 +34,7 @@ from . import step_up
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from oauth2_provider.models import AbstractApplication
 
 #: `ask` is for agents that only ask for approvals.  `admin` requires an admin, `loosen` the
 #: permission `loosen_policy`; agents do not get `decide` or `loosen` by default.
@@ -73,8 +75,7 @@ def create_token(
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
     only = _checked_workflows(user, workflows)
-    prefix = "hp_" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
-    text = f"{prefix}_{secrets.token_urlsafe(32)}"
+    text = new_text()
     with transaction.atomic():
         maker = _locked_maker(user)
         if maker is not None and maker.expires_at is not None:
@@ -82,14 +83,71 @@ def create_token(
         token = ApiToken.objects.create(
             user=user,
             name=name,
-            prefix=prefix,
-            digest=_digest(text),
+            prefix=_prefix_of(text),
+            digest=digest_of(text),
             scopes=wanted,
             only_workflows=only,
             expires_at=expires_at,
             made_by=maker,
         )
     return token, text
+
+
+def new_text() -> str:
+    """Return the text of a new token."""
+    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    return f"hp_{prefix}_{secrets.token_urlsafe(32)}"
+
+
+def _prefix_of(text: str) -> str:
+    return text[:11]
+
+
+class Revoked(Exception):
+    """The token was revoked, so its client gets no further one."""
+
+
+def store_oauth_token(
+    *,
+    user: User,
+    client: AbstractApplication,
+    family: UUID,
+    text: str,
+    scopes: Iterable[str],
+    expires_at: datetime,
+) -> None:
+    """Store an access token of an OAuth client; a refreshed one replaces the one before.
+
+    `family` is the same for all tokens that follow from one consent.
+
+    Raises InvalidRequest for scopes that the user may not give, and Revoked for a family that was
+    revoked.
+    """
+    changes = {
+        "prefix": _prefix_of(text),
+        "digest": digest_of(text),
+        "scopes": _checked_scopes(user, scopes, confirmed=False),
+        "expires_at": expires_at,
+    }
+    same = ApiToken.objects.select_for_update(of=("self",)).filter(oauth_family=family)
+    known = same.first()
+    if known is None:
+        ApiToken.objects.create(
+            user=user,
+            name=(client.name or client.client_id)[:_MAX_NAME],
+            oauth_client=client,
+            oauth_family=family,
+            **changes,
+        )
+        return
+    if known.revoked_at is not None:
+        raise Revoked
+    ApiToken.objects.filter(pk=known.pk).update(**changes)
+
+
+def end_oauth_family(family: UUID) -> None:
+    """End the API token of a consent that its client gave back."""
+    ApiToken.objects.filter(oauth_family=family, revoked_at=None).update(revoked_at=Now())
 
 
 def _locked_maker(user: User) -> ApiToken | None:
@@ -150,7 +208,8 @@ def _checked_workflows(user: User, names: Iterable[str] | None) -> list[int] | N
     return sorted(found.values())
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """Return what is stored of a token."""
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
@@ -169,7 +228,7 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     if not _SHAPE.fullmatch(text):
         return None
     sql, parameters = _question()
-    digest = _digest(text)
+    digest = digest_of(text)
     found = query(sql, [digest if each == _PLACE else each for each in parameters])
     if not found:
         return None

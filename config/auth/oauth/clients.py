@@ -1,0 +1,86 @@
+"""Which clients may register themselves, and for how long unused ones are kept."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from oauth2_provider.models import clear_expired, get_application_model
+
+_KEPT_UNUSED = timedelta(days=1)
+
+
+def is_safe_redirect(uri: str) -> bool:
+    """Whether a code may be sent to `uri`: over https, or to this machine of the user's."""
+    try:
+        parts = urlsplit(uri)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    return parts.scheme == "http" and (host == "localhost" or _is_loopback(host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class RegistrationAllowed:
+    """Dynamic registration: limited per hour, with safe redirect URIs only."""
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return _has_safe_redirects(request) and _below_limit()
+
+
+class DocumentAllowed:
+    """Client id metadata documents: limited like dynamic registration.
+
+    django-oauth-toolkit fetches the document without following redirects, and from public
+    addresses only.
+    """
+
+    def has_permission(self, request: Any, client_id: str) -> bool:
+        return _below_limit()
+
+
+def _has_safe_redirects(request: HttpRequest) -> bool:
+    if request.method == "DELETE":
+        return True
+    try:
+        uris = json.loads(request.body).get("redirect_uris", [])
+    except (ValueError, AttributeError):
+        return True  # the view says what is wrong with the body
+    return not isinstance(uris, list) or all(is_safe_redirect(str(each)) for each in uris)
+
+
+def _below_limit() -> bool:
+    source = get_application_model().RegistrationSource
+    recent = get_application_model().objects.filter(
+        registration_source__in=(source.DCR, source.CIMD),
+        created__gt=timezone.now() - timedelta(hours=1),
+    )
+    return bool(recent.count() < settings.HOLDPOINT["oauth_registrations_per_hour"])
+
+
+def clean_up() -> None:
+    """Delete expired tokens and codes, and self-registered clients that nobody has used."""
+    clear_expired()
+    model = get_application_model()
+    source = model.RegistrationSource
+    unused = model.objects.filter(
+        registration_source__in=(source.DCR, source.CIMD),
+        created__lt=timezone.now() - _KEPT_UNUSED,
+        refreshtoken=None,
+        grant=None,
+    )
+    unused.delete()

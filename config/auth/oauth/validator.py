@@ -1,0 +1,88 @@
+"""OAuth access tokens are API tokens: one row, one set of rights, one list to revoke them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from oauth2_provider.models import get_access_token_model, get_refresh_token_model
+from oauth2_provider.oauth2_validators import OAuth2Validator
+from oauthlib.common import Request
+from oauthlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
+
+from workflows.executions.validation import InvalidRequest
+from workflows.permissions import tokens
+
+
+def new_access_token(request: Request) -> str:
+    """Return the text of an access token, which has the form of every API token."""
+    return tokens.new_text()
+
+
+class OAuthValidator(OAuth2Validator):
+    """Stores an API token with each access token, and follows its revocation."""
+
+    def save_bearer_token(
+        self, token: dict[str, Any], request: Request, *args: Any, **kwargs: Any
+    ) -> None:
+        """Store the token; a refreshed one replaces the text of its API token.
+
+        Raises InvalidScopeError for scopes that the person may not give (any more), and
+        InvalidGrantError when the API token was revoked.
+        """
+        with transaction.atomic():
+            super().save_bearer_token(token, request, *args, **kwargs)
+            text = token["access_token"]
+            stored = get_access_token_model().objects.get(token_checksum=tokens.digest_of(text))
+            refresh = get_refresh_token_model().objects.get(access_token=stored)
+            try:
+                tokens.store_oauth_token(
+                    user=stored.user,
+                    client=stored.application,
+                    family=refresh.token_family,
+                    text=text,
+                    scopes=stored.scope.split(),
+                    expires_at=stored.expires,
+                )
+            except InvalidRequest as invalid:
+                raise InvalidScopeError(description=str(invalid), request=request) from None
+            except tokens.Revoked:
+                raise InvalidGrantError(request=request) from None
+
+    def validate_refresh_token(
+        self, refresh_token: str, client: Any, request: Request, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Refuse also for a disabled account; a replayed token ends the tokens of its family."""
+        valid = super().validate_refresh_token(refresh_token, client, request, *args, **kwargs)
+        if not valid:
+            _end_revoked(_families_of(refresh_token))
+        return valid and request.user.is_active
+
+    def revoke_token(
+        self, token: str, token_type_hint: str | None, request: Request, *args: Any, **kwargs: Any
+    ) -> None:
+        """Revoke an access token or a refresh token, and end its API token."""
+        families = _families_of(token)
+        with transaction.atomic():
+            super().revoke_token(token, token_type_hint, request, *args, **kwargs)
+            _end_revoked(families)
+
+
+def _families_of(token: str) -> list[UUID]:
+    """Return the family of an access token or refresh token; [] for another text."""
+    checksum = tokens.digest_of(token)
+    rows = get_refresh_token_model().objects.filter(
+        Q(token_checksum=checksum) | Q(access_token__token_checksum=checksum)
+    )
+    return list(rows.exclude(token_family=None).values_list("token_family", flat=True).distinct())
+
+
+def _end_revoked(families: Iterable[UUID]) -> None:
+    """End the API tokens of families without a refresh token in force."""
+    for family in families:
+        in_force = get_refresh_token_model().objects.filter(token_family=family, revoked=None)
+        if not in_force.exists():
+            tokens.end_oauth_family(family)

@@ -1,0 +1,94 @@
+"""The consent page, where a person gives a client an access token."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext_lazy as _
+from oauth2_provider.forms import AllowForm
+from oauth2_provider.views import AuthorizationView
+from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
+
+from workflows.conf import site_url
+
+from .options import SCOPES
+
+#: Scopes that a person has to tick.
+_NOT_TICKED = frozenset({"decide"})
+
+
+class ConsentForm(AllowForm):
+    """The scopes that the client asks for, to choose from."""
+
+    scope = forms.MultipleChoiceField(
+        choices=tuple(SCOPES.items()), required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    def clean_scope(self) -> str:
+        return " ".join(self.cleaned_data["scope"])
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("allow") and not cleaned.get("scope"):
+            self.add_error("scope", _("Choose at least one, or cancel."))
+        return cleaned
+
+
+class ConsentView(AuthorizationView):
+    """django-oauth-toolkit's view with a choice of scopes."""
+
+    template_name = "registration/oauth_consent.html"
+    form_class = ConsentForm
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the page, unless the token is meant for another server (RFC 8707)."""
+        here = site_url().rstrip("/")
+        other = [
+            each
+            for each in request.GET.getlist("resource")
+            if each.rstrip("/") != here and not each.startswith(f"{here}/")
+        ]
+        if other:
+            description = _("The client asks for a token for %(other)s, which is not this server.")
+            error = CustomOAuth2Error("invalid_target", description % {"other": other[0]})
+            return self.render_to_response({"error": error}, status=400)
+        response: HttpResponse = super().get(request, *args, **kwargs)
+        return response
+
+    def get_initial(self) -> dict[str, Any]:
+        asked = self.oauth2_data.get("scopes", [])
+        return {
+            **super().get_initial(),
+            "scope": [each for each in asked if each not in _NOT_TICKED],
+        }
+
+    def get_form(self, form_class: Any = None) -> ConsentForm:
+        form: ConsentForm = super().get_form(form_class)
+        if asked := self.oauth2_data.get("scopes"):
+            form.fields["scope"].choices = [(each, SCOPES[each]) for each in asked]
+        return form
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        target = context["form"]["redirect_uri"].value() or ""
+        return {**context, "target": urlsplit(target).netloc}
+
+    def redirect(self, redirect_to: str, application: Any) -> HttpResponse:
+        """Redirect to the client.
+
+        After the form a page does it: the Content-Security-Policy forbids a form that ends on
+        another site.
+        """
+        response: HttpResponse = super().redirect(redirect_to, application)
+        if self.request.method != "POST":
+            return response
+        name = application.name if application else ""
+        context = {
+            "address": response["Location"],
+            "provider": name or urlsplit(redirect_to).netloc,
+        }
+        return render(self.request, "registration/oidc_away.html", context)
