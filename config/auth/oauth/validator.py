@@ -22,7 +22,7 @@ def new_access_token(request: Request) -> str:
     return tokens.new_text()
 
 
-class OAuthValidator(OAuth2Validator):
+class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
     """Stores an API token with each access token, and follows its revocation."""
 
     def save_bearer_token(
@@ -59,7 +59,7 @@ class OAuthValidator(OAuth2Validator):
         valid = super().validate_refresh_token(refresh_token, client, request, *args, **kwargs)
         if not valid:
             _end_revoked(_families_of(refresh_token))
-        return valid and request.user.is_active
+        return bool(valid and request.user.is_active)
 
     def revoke_token(
         self, token: str, token_type_hint: str | None, request: Request, *args: Any, **kwargs: Any

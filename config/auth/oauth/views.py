@@ -21,7 +21,7 @@ from .options import SCOPES
 _NOT_TICKED = frozenset({"decide"})
 
 
-class ConsentForm(AllowForm):
+class ConsentForm(AllowForm):  # type: ignore[misc]
     """The scopes that the client asks for, to choose from."""
 
     scope = forms.MultipleChoiceField(
@@ -38,7 +38,7 @@ class ConsentForm(AllowForm):
         return cleaned
 
 
-class ConsentView(AuthorizationView):
+class ConsentView(AuthorizationView):  # type: ignore[misc]
     """django-oauth-toolkit's view with a choice of scopes."""
 
     template_name = "registration/oauth_consent.html"
@@ -55,7 +55,7 @@ class ConsentView(AuthorizationView):
         if other:
             description = _("The client asks for a token for %(other)s, which is not this server.")
             error = CustomOAuth2Error("invalid_target", description % {"other": other[0]})
-            return self.render_to_response({"error": error}, status=400)
+            return render(request, self.template_name, {"error": error}, status=400)
         response: HttpResponse = super().get(request, *args, **kwargs)
         return response
 
