@@ -35,6 +35,7 @@ DEMO_USERS = {
     "integrator": INTEGRATOR,
 }
 _APPS = ("workflows", "reviews", "graphrag")
+_CLIENTS = Q(content_type__app_label="oauth2_provider", content_type__model="application")
 #: Models that reviewers read in the admin, besides the reviews that they decide there.
 _REVIEWED_MODELS = (
     "hold", "execution", "humanreviewrecord", "reviewclaim", "workflow", "tool",
@@ -48,11 +49,12 @@ _EDITABLE_MODELS = (
 def ensure_roles() -> None:
     """Create the groups of the roles with their permissions for the admin."""
     views = Permission.objects.filter(
-        content_type__app_label__in=_APPS, codename__startswith="view_"
+        Q(content_type__app_label__in=_APPS) | _CLIENTS, codename__startswith="view_"
     )
     edits = Permission.objects.filter(content_type__app_label__in=_APPS).filter(
         Q(content_type__model__in=_EDITABLE_MODELS) & ~Q(codename__startswith="delete_")
     )
+    clients = Permission.objects.filter(_CLIENTS)
     loosen = Permission.objects.filter(
         content_type__app_label="workflows", codename="loosen_policy"
     )
@@ -65,7 +67,7 @@ def ensure_roles() -> None:
     for name in ROLES:
         group, _ = Group.objects.get_or_create(name=name)
         wanted = {
-            ADMIN: views | edits | loosen | decide | people | jobs,
+            ADMIN: views | edits | clients | loosen | decide | people | jobs,
             AUDITOR: views | people,
             REVIEWER: reviewed | decide,
             OPERATOR: views | loosen,

@@ -39,7 +39,8 @@ class ClientForm(ClientFormBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["name"].required = True
+        if "name" in self.fields:  # people who only view get no fields
+            self.fields["name"].required = True
         if self.instance.pk is None:
             self.instance.client_type = Application.CLIENT_PUBLIC
             self.instance.authorization_grant_type = Application.GRANT_AUTHORIZATION_CODE
@@ -49,6 +50,7 @@ class ClientAdmin(Base):
     """Clients that admins or the clients themselves registered."""
 
     form = ClientForm
+    view_on_site = False
     fields = ("name", "redirect_uris", "client_id", "registration_source", "created")
     readonly_fields = ("client_id", "registration_source", "created")
     list_display = ("__str__", "client_id", "registration_source", "created")
@@ -72,5 +74,5 @@ class NoPages(Base):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # A client is deleted with its codes and tokens.
-        return bool(request.user.is_superuser)
+        # Only together with their client.
+        return request.user.has_perm("oauth2_provider.delete_application")

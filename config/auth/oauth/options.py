@@ -7,6 +7,7 @@ from typing import Any
 SCOPES = {
     "read": "See your runs, reviews, workflows and tools",
     "run": "Start runs and steer those you may steer",
+    "ask": "Ask people to approve its actions",
     "decide": "Decide reviews in your name",
 }
 _HOUR, _DAY = 3600, 86_400

@@ -12,6 +12,8 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from oauth2_provider.models import AccessToken, Application, IDToken, RefreshToken
+from oauth2_provider.models import Grant as GrantedCode
 
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from reviews.models import ChatHook, HumanReviewRecord, NoticeMessage
@@ -44,6 +46,10 @@ ROOT = frozenset({"root"})
 ADMINS = frozenset({"admin", "root"})
 NOBODY = frozenset[str]()
 
+#: Without pages; deleted with their client.
+OAUTH_TOKENS = tuple(
+    f"oauth2_provider.{name}" for name in ("accesstoken", "grant", "idtoken", "refreshtoken")
+)
 #: Model → who views it, adds to it, changes it and deletes it. A new model has to be added here.
 RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]] = {
     "workflows.hold": (EVERYBODY, NOBODY, ADMINS | {"reviewer"}, NOBODY),
@@ -66,6 +72,8 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "reviews.noticemessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "graphrag.tooldependency": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "graphrag.learnedexecution": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
+    "oauth2_provider.application": (NOT_REVIEWERS, ADMINS, ADMINS, ADMINS),
+    **dict.fromkeys(OAUTH_TOKENS, (NOBODY, NOBODY, NOBODY, ADMINS)),
     "auth.user": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
     "auth.group": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
 }
@@ -135,10 +143,30 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         NoticeMessage.objects.create(hook=hook, next_at=timezone.now()),
         ToolDependency.objects.create(from_tool=first, to_tool=second),
         LearnedExecution.objects.create(execution_key="1"),
+        *oauth_rows(operator),
         operator,
         Group.objects.get(name="reviewer"),
     ]
     return {row._meta.label_lower: row for row in made}
+
+
+def oauth_rows(person: User) -> list[Model]:
+    """A client with its code and tokens."""
+    client = Application.objects.create(
+        name="agent",
+        redirect_uris="https://agent.example/",
+        client_type=Application.CLIENT_PUBLIC,
+        authorization_grant_type=Application.GRANT_AUTHORIZATION_CODE,
+    )
+    common = {"user": person, "application": client}
+    lasting = {**common, "expires": timezone.now()}
+    return [
+        client,
+        AccessToken.objects.create(token="a", **lasting),
+        GrantedCode.objects.create(code="c", redirect_uri="https://agent.example/", **lasting),
+        IDToken.objects.create(**lasting),
+        RefreshToken.objects.create(token="r", **common),
+    ]
 
 
 def clients(make_user: Any) -> dict[str, Client]:

@@ -145,7 +145,7 @@ def test_a_client_finds_its_way_from_the_401(settings: Any) -> None:
     assert server["response_types_supported"] == ["code"]
     assert "none" in server["token_endpoint_auth_methods_supported"]
     assert server["client_id_metadata_document_supported"]
-    assert set(server["scopes_supported"]) == {"read", "run", "decide"}
+    assert set(server["scopes_supported"]) == {"read", "run", "ask", "decide"}
     for name in ("authorization", "token", "revocation", "registration"):
         assert server[f"{name}_endpoint"].endswith("/")
 
