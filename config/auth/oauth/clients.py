@@ -72,8 +72,11 @@ def _below_limit() -> bool:
     return bool(recent.count() < settings.HOLDPOINT["oauth_registrations_per_hour"])
 
 
-def clean_up() -> None:
-    """Delete expired tokens and codes, and self-registered clients that nobody has used."""
+def clean_up() -> int:
+    """Delete expired tokens and codes, and unused clients that registered themselves.
+
+    Returns how many clients were deleted.
+    """
     clear_expired()
     model = get_application_model()
     source = model.RegistrationSource
@@ -83,4 +86,4 @@ def clean_up() -> None:
         refreshtoken=None,
         grant=None,
     )
-    unused.delete()
+    return unused.delete()[0]

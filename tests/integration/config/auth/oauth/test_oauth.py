@@ -314,6 +314,6 @@ def test_deleting_a_client_ends_its_tokens(granted: dict[str, Any]) -> None:
 def test_clients_that_nobody_used_are_deleted(granted: dict[str, Any]) -> None:
     unused = register().json()["client_id"]
     Application.objects.update(created=timezone.now() - timedelta(days=2))
-    clients.clean_up()
+    assert clients.clean_up() == 1
     assert not Application.objects.filter(client_id=unused).exists()
     assert Application.objects.count() == 1
