@@ -36,6 +36,13 @@ pytestmark = pytest.mark.django_db
 ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
     "client-file": "open",
+    # A signed link is the right to open it: tests/integration/reviews/answer_links.
+    "answer": "signed",
+    # tests/integration/config/auth/oauth
+    **dict.fromkeys(("oauth-server-metadata", "oauth-server-metadata-issuer"), "oauth"),
+    **dict.fromkeys(("oauth-resource-metadata", "oauth-resource-metadata-path"), "oauth"),
+    **dict.fromkeys(("authorize", "token", "revoke-token"), "oauth"),
+    **dict.fromkeys(("dcr-register", "dcr-register-management"), "oauth"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
     # pages
     **dict.fromkeys(
