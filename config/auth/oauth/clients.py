@@ -86,4 +86,5 @@ def clean_up() -> int:
         refreshtoken=None,
         grant=None,
     )
-    return unused.delete()[0]
+    _, deleted = unused.delete()
+    return int(deleted.get(model._meta.label, 0))
