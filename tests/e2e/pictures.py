@@ -98,6 +98,13 @@ def open_task(page: Page) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
+def choose_reject(page: Page) -> None:
+    page.get_by_role("checkbox", name="Select this object").first.check()
+    page.get_by_role("combobox", name="Action").select_option(label="Reject…")
+    page.get_by_role("button", name="Go").click()
+    expect(page.get_by_role("link", name="Cancel")).to_be_visible()
+
+
 PICTURES = (
     Picture("login", "", "/login/?next=/review/"),
     # the desk
@@ -143,6 +150,32 @@ PICTURES = (
     Picture("insights", "auditor", "/insights/"),
     Picture("backtest", "admin", "/insights/backtest/?workflow={workflow}", draft),
     Picture("backtest-report", "admin", "/insights/backtest/{tried}/"),
+    # the admin
+    Picture("admin", "reviewer", "/admin/"),
+    Picture("admin-reviews", "reviewer", "/admin/workflows/hold/"),
+    Picture("admin-decision", "reviewer", "/admin/workflows/hold/{hold}/change/"),
+    Picture("admin-reject", "reviewer", "/admin/workflows/hold/?q={hold}", choose_reject),
+    Picture("admin-runs", "operator", "/admin/workflows/execution/"),
+    Picture("admin-run", "operator", "/admin/workflows/execution/{written}/change/"),
+    Picture("admin-fork", "operator", "/admin/workflows/execution/{written}/fork/1/"),
+    Picture("admin-workflows", "operator", "/admin/workflows/workflow/"),
+    Picture(
+        "admin-plan-editor",
+        "operator",
+        "/admin/workflows/workflow/editor/?copy={release}",
+        open_node,
+    ),
+    Picture("admin-records", "auditor", "/admin/reviews/humanreviewrecord/"),
+    Picture("admin-record", "auditor", "/admin/reviews/humanreviewrecord/{record}/change/"),
+    Picture("admin-workflow", "admin", "/admin/workflows/workflow/{release}/change/"),
+    Picture("admin-people", "admin", "/admin/auth/user/"),
+    Picture("admin-person", "admin", "/admin/auth/user/1/change/"),
+    Picture("admin-servers", "admin", "/admin/workflows/mcpserver/"),
+    Picture("admin-server", "admin", "/admin/workflows/mcpserver/1/change/"),
+    Picture("admin-server-add", "admin", "/admin/workflows/mcpserver/add/"),
+    Picture("admin-servers-import", "admin", "/admin/workflows/mcpserver/import/"),
+    Picture("admin-tools", "admin", "/admin/graphrag/tool/"),
+    Picture("admin-system", "admin", "/admin/section/system/"),
     Picture("tools", "auditor", "/tools/"),
     Picture("tool", "auditor", "/tools/demo.draft_release_notes/"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.e2e.admin_walk import as_admin, unwalked_in_the_admin
 from tests.e2e.product import Product
 from tests.e2e.scene import Scene, echo
 from tests.e2e.test_review import Api, sign_in, wait_for_pause
@@ -59,7 +60,7 @@ def walk(product: Product, browser: Browser) -> Walk:
     """Every page seen once, by those whose page it is."""
     walk = Measured(product)
     scene = None
-    for user, part in PARTS.items():
+    for user, part in {**PARTS, "admin": as_admin}.items():
         context = profile(browser)
         walk.page = context.new_page()
         if scene is None:
@@ -78,6 +79,7 @@ def test_no_page_violates_an_axe_rule(walk: Walk) -> None:
 def test_every_page_was_checked(walk: Walk, product: Product, page: Page) -> None:
     sign_in(page, product, "admin")
     missed = unwalked(walk.seen, page, product)
+    missed += unwalked_in_the_admin(walk.seen, page, product)
     assert not missed, f"Pages that are not measured: {missed}"
 
 

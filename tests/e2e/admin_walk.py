@@ -1,0 +1,146 @@
+"""The walk through every page of the admin: which there are, and how each is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.apps import apps
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, resolve, reverse
+from playwright.sync_api import Page, expect
+
+from tests.e2e.product import Product
+from tests.e2e.scene import Scene
+from tests.e2e.walk import Walk
+
+#: Routes of the admin that answer a GET with something else than a page of their own.
+NOT_PAGES = {
+    "admin:login": "a redirect to the sign-in page",
+    "admin:logout": "a POST",
+    "admin:app_list": "a redirect to the first page",
+    "admin:autocomplete": "a part of forms",
+    "admin:jsi18n": "a script",
+    "admin:workflows_hold_bulk": "a POST; its page is measured at the list's address",
+    "admin:workflows_mcpserver_test": "a POST",
+    "admin:password_change_done": "one sentence after the form",
+}
+#: Pages of django-rq: its first page and its workers are measured. Its lists of jobs have a check
+#: box without a name that selects all.
+JOBS = "admin:django_rq_"
+#: Pages of Django that are the same for every model: one of each is measured.
+SAME = ("_history", "_delete")
+#: One row of each model that the other stories leave without any.
+ROWS = """
+from datetime import timedelta
+from django.contrib.auth.models import User
+from django.utils import timezone
+from graphrag.models import LearnedExecution, Tool, ToolDependency
+from reviews.models import ChatHook, NoticeMessage, ReviewClaim
+from workflows.models import Capability, Grant, Hold, SignInAlert
+hold = Hold.objects.filter(status="OPEN").order_by("opened_at").first()
+operator = User.objects.get(username="operator")
+later = timezone.now() + timedelta(days=1)
+ReviewClaim.objects.get_or_create(hold=hold, defaults={"user": operator, "expires_at": later})
+Capability.objects.get_or_create(name="pears", defaults={
+    "language": "python", "code": "1", "permission_set": {}, "created_by": operator,
+    "enabled": False})
+Grant.objects.get_or_create(hold=hold, execution=hold.execution, operation="read", resource="a",
+    scope="run", defaults={"granted_by": "reviewer", "permissions": {}})
+SignInAlert.objects.get_or_create(
+    kind="account", account="x", defaults={"failures": 3, "locked_until": later})
+hook, _ = ChatHook.objects.get_or_create(name="chat", defaults={"enabled": False})
+LearnedExecution.objects.get_or_create(execution_key="pears")
+first, second = Tool.objects.order_by("name")[:2]
+ToolDependency.objects.get_or_create(from_tool=first, to_tool=second)
+NoticeMessage.objects.get_or_create(hook=hook, defaults={"next_at": later})
+"""
+#: The link of a list's first row.
+FIRST = "#result_list tbody th a, #result_list tbody td.action-checkbox + td a"
+
+
+def as_admin(walk: Walk, scene: Scene) -> None:
+    """Each section, then the list, a change form and the add form of each model."""
+    walk.product.command("shell", "--command", ROWS)
+    walk.go("/admin/")
+    for key in ("reviews", "people", "system"):
+        walk.go(f"/admin/section/{key}/")
+    for base in lists():
+        walk.go(base)
+        first = walk.page.locator(FIRST)
+        if first.count():
+            walk.go(str(first.first.get_attribute("href")))
+        else:
+            walk.seen.add(resolve(f"{base}1/change/").view_name)  # no row: no such page now
+        if walk.page.request.get(f"{walk.product.address}{base}add/").status == 200:
+            walk.go(f"{base}add/")
+    reviews(walk, scene)
+    workflows(walk)
+    for path in ("password_change/", "auth/user/1/password/", "auth/user/1/history/"):
+        walk.go(f"/admin/{path}")
+    walk.go("/admin/auth/user/1/delete/")
+    walk.go(reverse(f"{JOBS}home"))
+    walk.go(reverse(f"{JOBS}workers", args=(0,)))
+
+
+def lists() -> list[str]:
+    """The addresses of the lists of our models, and of Django's own."""
+    found = [each for each in apps.get_models() if admin.site.is_registered(each)]
+    return [
+        f"/admin/{each._meta.app_label}/{each._meta.model_name}/"
+        for each in found
+        if each._meta.app_label != "django_rq"
+    ]
+
+
+def reviews(walk: Walk, scene: Scene) -> None:
+    """The decision form before a task, after it, for a permission, and decided; two actions."""
+    for run in (scene.before, scene.after, scene.escalated, scene.decided):
+        walk.go(f"/admin/workflows/hold/{run}-1/change/")
+    for run in (scene.before, scene.done, scene.grown):
+        walk.go(f"/admin/workflows/execution/{run}/change/")
+    walk.go(f"/admin/workflows/execution/{scene.grown}/fork/0/")
+    for action in ("Reject…", "Assign…", "Extend the deadline…"):
+        walk.page.goto(f"{walk.product.address}/admin/workflows/hold/?q={scene.before}-1")
+        walk.page.get_by_role("checkbox", name="Select this object").first.check()
+        walk.page.get_by_role("combobox", name="Action").select_option(label=action)
+        walk.press("Go")
+        expect(walk.page.get_by_role("link", name="Cancel")).to_be_visible()
+        walk.measure(f"the page of the action {action}")
+    walk.go("/admin/workflows/hold/?q=nothing-is-called-this")
+
+
+def workflows(walk: Walk) -> None:
+    """Importing servers, and the plan editor with an open task."""
+    walk.go("/admin/workflows/mcpserver/import/")
+    walk.page.goto(f"{walk.product.address}/admin/workflows/workflow/")
+    walk.page.get_by_role("link", name="Release notes").click()
+    walk.page.get_by_role("link", name="Duplicate in the plan editor").click()
+    walk.page.get_by_role("list", name="Tasks in order").get_by_role(
+        "button", name="write"
+    ).first.click()
+    expect(walk.page.locator("#task-title")).to_be_focused()
+    walk.measure("the plan editor in the admin, with an open task")
+
+
+def unwalked_in_the_admin(seen: set[str], page: Page, product: Product) -> list[str]:
+    """The pages of the admin whose names are not among `seen`; an admin is signed in."""
+    return [
+        name
+        for name in routes(admin.site.get_urls())
+        if name not in seen | set(NOT_PAGES)
+        and not name.startswith(JOBS)
+        and not name.endswith(SAME)
+        and not (name.endswith("_add") and is_refused(page, product, name))
+    ]
+
+
+def routes(patterns: list[URLPattern | URLResolver]) -> Iterator[str]:
+    for each in patterns:
+        if isinstance(each, URLResolver):
+            yield from routes(each.url_patterns)
+        elif each.name:
+            yield f"admin:{each.name}"
+
+
+def is_refused(page: Page, product: Product, name: str) -> bool:
+    return page.request.get(f"{product.address}{reverse(name)}").status == 403
