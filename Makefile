@@ -74,6 +74,7 @@ LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/i
 test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hours)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
 	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
+	$(MAKE) test-adapters
 
 # Frameworks of agents; their pins contradict those of the product, so they have an environment.
 ADAPTERS := .venv-adapters
