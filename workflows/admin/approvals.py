@@ -8,11 +8,12 @@ from django import forms
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
+from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import ExternalActionTask, Plan
 from workflows.executions.validation import InvalidRequest, check_groups
 from workflows.models import Approval, ApprovalPolicy
 
-from .read_only import ReadOnly, block, link
+from .read_only import ReadOnly, link
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApprovalPolicy]
@@ -73,7 +74,7 @@ class ApprovalAdmin(ReadOnly):
     search_fields = ("action", "title", "agent", "session")
     fields = (
         "action", "title", "run", "phase", "risk", "policy", "owner", "agent", "session", "url",
-        "context", "callback_url", "arguments_digest", "result_ok", "result", "result_error",
+        "shown_context", "callback_url", "arguments_digest", "result_ok", "shown_error",
         "result_mismatch", "result_at", "created_at",
     )  # fmt: skip
 
@@ -81,6 +82,10 @@ class ApprovalAdmin(ReadOnly):
     def run(self, row: Approval) -> SafeString | str:
         return link(str(row.execution_id), "reviews:run", row.execution_id)
 
-    @admin.display(description="output")
-    def result(self, row: Approval) -> SafeString | str:
-        return block(row.result_output) if row.result_ok is not None else ""
+    @admin.display(description="context")
+    def shown_context(self, row: Approval) -> str:
+        return mask_secrets(row.context)
+
+    @admin.display(description="error")
+    def shown_error(self, row: Approval) -> str:
+        return mask_secrets(row.result_error)

@@ -116,3 +116,16 @@ def test_queue_and_run_pages_open(agent: Agent, desk: Client) -> None:
     assert "Pay invoice 4711" in desk.get("/review/").content.decode()
     run = reverse("reviews:run", args=(row_of(body).execution_id,))
     assert "payments.transfer" in desk.get(run).content.decode()
+
+
+def test_the_admin_shows_no_secret_of_an_approval(agent: Agent, reviewer: User) -> None:
+    root = User.objects.create_superuser("root")
+    body = agent.asked(context="password=hunter2hunter2")
+    decided(body, reviewer)
+    output = {"password": "hunter2hunter2"}
+    agent.post(f"{body['id']}/result/", {"ok": False, "output": output, "error": "pw"})
+    client = Client()
+    client.force_login(root)
+    text = client.get(reverse("admin:workflows_approval_change", args=(body["id"],))).text
+    assert "payments.transfer" in text
+    assert "hunter2" not in text
