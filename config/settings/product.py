@@ -250,7 +250,7 @@ def _notices() -> dict[str, Any]:
         "notice_backoff_seconds": env_float("HOLDPOINT_NOTICE_BACKOFF_SECONDS", 5.0, minimum=0),
         "notice_max_attempts": env_int("HOLDPOINT_NOTICE_MAX_ATTEMPTS", 12, minimum=1),
         "notice_keep_days": env_int("HOLDPOINT_NOTICE_KEEP_DAYS", 90, minimum=1),
-        # Links in e-mails that decide without a sign-in; whoever reads the mail can use them.
+        # Links in e-mails that decide without a sign-in, for anyone who can read the mailbox.
         "answer_link_hours": env_int("HOLDPOINT_ANSWER_LINK_HOURS", 0, minimum=0, maximum=168),
     }
 

@@ -27,7 +27,7 @@ from .services import AnswerLink, LinkInvalid, SignInNeeded
 
 @method_decorator(never_cache, name="dispatch")
 class AnswerView(View):
-    """One review for the person of the link, whoever has signed in with the browser."""
+    """One review for the person of the link, even if another person is signed in."""
 
     http_method_names = ["get", "head", "post"]
 

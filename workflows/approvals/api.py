@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
@@ -384,7 +385,7 @@ class ApprovalView(APIView):
         return Response(body)
 
 
-class _CommandView(APIView):
+class _CommandView(APIView, ABC):
     """A POST to one approval of the caller; the response is the approval afterwards."""
 
     permission_classes = (HasRole, MayAsk)
@@ -398,8 +399,9 @@ class _CommandView(APIView):
         self.perform(request, approval)
         return _changed(request, approval.pk, 200)
 
+    @abstractmethod
     def perform(self, request: Request, approval: Approval) -> None:
-        raise NotImplementedError
+        """Execute the command."""
 
 
 class CancelView(_CommandView):
