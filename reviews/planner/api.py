@@ -20,7 +20,7 @@ from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.parsers import query_params, reject_query_params
 from workflows.api.permission_classes import AdminWrites, HasRole, HasScope, caller
-from workflows.api.serializers import PlainSerializer
+from workflows.api.serializers import ID_PATTERN, PlainSerializer
 from workflows.api.workflows import SavedWorkflowSerializer, saved_body
 from workflows.executions import access, definitions
 from workflows.executions.idempotency import StoredResponse, json_text
@@ -31,6 +31,9 @@ from .rights import may_save
 
 _NAME = OpenApiParameter(
     "workflow_name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0-9_]{1,100}$"
+)
+_NUMBER = OpenApiParameter(
+    "number", str, OpenApiParameter.PATH, description="Digits.", pattern=ID_PATTERN
 )
 
 
@@ -101,7 +104,7 @@ class VersionView(APIView):
     @extend_schema(
         operation_id="workflow_versions_get",
         summary="One version with its definition; secrets are masked",
-        parameters=[_NAME],
+        parameters=[_NAME, _NUMBER],
         responses={200: VersionSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, workflow_name: str, number: int) -> Response:
@@ -122,7 +125,7 @@ class VersionRestoreView(APIView):
         operation_id="workflow_versions_restore",
         summary="Save an older version as the newest one",
         description="Refused with 422 if the definition is not valid any more.",
-        parameters=[_NAME, IF_MATCH, IDEMPOTENCY_KEY],
+        parameters=[_NAME, _NUMBER, IF_MATCH, IDEMPOTENCY_KEY],
         request=None,
         responses={200: SavedWorkflowSerializer, **problems(403, 404, 412, 422)},
     )

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from tests.integration.workflows.api.routes import Route, api_routes
+from workflows.approvals.services import ask
 from workflows.models import McpServer, WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +57,10 @@ def arguments(start, workflow, people) -> dict[str, str]:
     execution = start("operator")
     endpoint = WebhookEndpoint.objects.create(owner=people["admin"], name="e", secret="x")
     server = McpServer.objects.create(name="s", transport="stdio", command="true", enabled=False)
+    fields = {"action": {"name": "pay", "arguments": {}}, "phase": "BEFORE_EXECUTION"}
     return {
+        "agent": "codex",
+        "approval_id": str(ask(actor=people["admin"], fields=fields).pk),
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,
         "name": workflow.name,

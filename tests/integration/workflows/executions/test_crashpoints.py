@@ -123,8 +123,9 @@ def reviewer(transactional_db: None) -> None:
     user.groups.add(group_of("reviewer"))
 
 
-#: No execution of this module sends messages; see reviews/notifications/test_outgoing_messages.py.
-ELSEWHERE = {"message.sent"}
+#: No execution of this module sends messages or asks for approval; see
+#: reviews/notifications/test_outgoing_messages.py and workflows/approvals/test_asking.py.
+ELSEWHERE = {"message.sent", "approval.created"}
 
 
 def test_a_crash_at_any_point_is_recovered(engine: Engine, reviewer: None) -> None:

@@ -167,7 +167,7 @@ def test_a_signal_denies(server: fake.Server, agent: str, number: signal.Signals
 
 
 def test_a_pending_approval_denies_at_the_timeout(server: fake.Server) -> None:
-    server.faults = [envelope("codex", "pending")] * 400
+    server.faults = [envelope("codex", "pending")] * 100_000
     assert "in time" in denied(run("codex", server.url, timeout=0.6))
 
 

@@ -109,7 +109,7 @@ def test_the_official_client_registers_asks_for_consent_and_lists_tools(
         assert made.returncode == 0, made.stderr
         assert "execute" in asyncio.run(tools_seen_by_a_new_client(site, storage))
         assert storage.tokens is not None
-        assert storage.tokens.scope == "read run"
+        assert set((storage.tokens.scope or "").split()) == {"ask", "read", "run"}
         assert storage.tokens.refresh_token
         stored = site.rows("SELECT name, scopes FROM workflows_apitoken")
-        assert stored == [("Desk agent", ["read", "run"])]
+        assert stored == [("Desk agent", ["read", "run", "ask"])]
