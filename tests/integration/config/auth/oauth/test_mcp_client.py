@@ -112,4 +112,6 @@ def test_the_official_client_registers_asks_for_consent_and_lists_tools(
         assert set((storage.tokens.scope or "").split()) == {"ask", "read", "run"}
         assert storage.tokens.refresh_token
         stored = site.rows("SELECT name, scopes FROM workflows_apitoken")
-        assert stored == [("Desk agent", ["read", "run", "ask"])]
+        assert [(name, set(scopes)) for name, scopes in stored] == [
+            ("Desk agent", {"ask", "read", "run"})
+        ]
