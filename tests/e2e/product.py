@@ -99,6 +99,7 @@ def launch(home: Path, port: int, **extra: str) -> Product:
     env |= {
         "HOLDPOINT_HOME": str(home),
         "HOLDPOINT_PORT": str(port),
+        "HOLDPOINT_ANSWER_LINK_HOURS": "24",
         "PYTHONUNBUFFERED": "1",
     } | extra
     process = subprocess.Popen(

@@ -113,6 +113,8 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.go("/search/?q=grown")
     for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
         walk.go(path)
+    walk.go("/tokens/coding-agents/")
+    walk.go("/answer/no-such-link/")
     a_webhook(walk)
     walk.page.goto(f"{walk.product.address}/workflows/")
     walk.page.locator("main a.workflow-row").first.click()
@@ -186,6 +188,7 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     walk.go("/notifications/preferences/")
     walk.go("/review/?q=nothing-is-called-this")
     walk.go("/review/?tab=decided")
+    walk.go(answer_link(walk.product, f"{scene.after}-1"))
     for run in (scene.after, scene.escalated, scene.before):
         walk.go(f"/review/{run}/{run}-1/")
     page.get_by_role("textbox", name="Value").fill("y")
@@ -201,6 +204,20 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     said = page.get_by_text("reviewer approved this")
     expect(said).to_be_visible(timeout=LATER)
     walk.measure("a decision that was made")
+
+
+def answer_link(product: Product, hold_id: str) -> str:
+    """The path of the link that an e-mail about the review would have."""
+    return product.manage(
+        "shell",
+        "--no-imports",
+        "-c",
+        "from django.contrib.auth.models import User\n"
+        "from reviews.answer_links.services import path_for\n"
+        "from workflows.models import Hold\n"
+        f"hold = Hold.objects.select_related('execution').get(pk={hold_id!r})\n"
+        "print(path_for(User.objects.get(username='reviewer'), hold))",
+    ).strip()
 
 
 def as_auditor(walk: Walk, scene: Scene) -> None:
