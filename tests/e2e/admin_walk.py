@@ -115,6 +115,8 @@ def workflows(walk: Walk) -> None:
     walk.page.goto(f"{walk.product.address}/admin/workflows/workflow/")
     walk.page.get_by_role("link", name="Release notes").click()
     walk.page.get_by_role("link", name="Duplicate in the plan editor").click()
+    expect(walk.page.locator("#editor")).to_be_visible()
+    walk.page.wait_for_load_state()
     walk.page.get_by_role("list", name="Tasks in order").get_by_role(
         "button", name="write"
     ).first.click()

@@ -111,10 +111,10 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.go(f"/runs/{scene.grown}/fork/1/")
     walk.go("/search/")
     walk.go("/search/?q=grown")
+    for path in ("/tokens/coding-agents/", "/answer/no-such-link/"):
+        walk.go(path)
     for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
         walk.go(path)
-    walk.go("/tokens/coding-agents/")
-    walk.go("/answer/no-such-link/")
     a_webhook(walk)
     walk.page.goto(f"{walk.product.address}/workflows/")
     walk.page.locator("main a.workflow-row").first.click()
@@ -130,6 +130,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.measure("a plan from words")
     walk.press("Open in the plan editor")
     expect(walk.page.locator("#editor")).to_be_visible()
+    walk.page.wait_for_load_state()
     walk.page.get_by_role("button", name="list_directory", exact=True).click()
     expect(walk.page.locator("#task-title")).to_be_focused()
     walk.measure("the plan editor with an open task")
