@@ -65,7 +65,7 @@ def with_policy(
 ) -> dict[str, Any]:
     """Return the context of the editor with the forms of its policies and the simulation.
 
-    `problems` are those of the whole draft; `wanted` is the data of the simulation.
+    `problems` belong to the whole draft; `wanted` is the data of the simulation.
     """
     groups = policy_form.deciding_groups()
     simulation = simulation_context(user, draft, wanted)

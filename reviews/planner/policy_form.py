@@ -61,7 +61,7 @@ class Setting:
 class Timers:
     """The path of a section with lists of reminders and escalation steps.
 
-    `inherits`: a section without lists of its own uses those of the workflow.
+    `inherits`: a section without lists of its own uses the workflow's lists.
     """
 
     path: str

@@ -286,7 +286,7 @@ class ApprovalRowSerializer(PlainSerializer):
 
 
 def own_approval(request: Request, approval_id: str) -> Approval:
-    """Return an approval of the caller; raise Http404 for those of others."""
+    """Return an approval of the caller; raise Http404 for the approval of another person."""
     approval = approvals_of(caller(request)).filter(pk=parse_id(approval_id)).first()
     if approval is None:
         raise Http404

@@ -16,6 +16,8 @@ from oauthlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from workflows.executions.validation import InvalidRequest
 from workflows.permissions import tokens
 
+from .clients import is_safe_redirect
+
 
 def new_access_token(request: Request) -> str:
     """Return the text of an access token, which has the form of every API token."""
@@ -51,6 +53,13 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
                 raise InvalidScopeError(description=str(invalid), request=request) from None
             except tokens.Revoked:
                 raise InvalidGrantError(request=request) from None
+
+    def validate_redirect_uri(
+        self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Refuse unsafe addresses also of clients that changed theirs, or have a document."""
+        known = super().validate_redirect_uri(client_id, redirect_uri, request, *args, **kwargs)
+        return bool(known and is_safe_redirect(redirect_uri))
 
     def validate_refresh_token(
         self, refresh_token: str, client: Any, request: Request, *args: Any, **kwargs: Any

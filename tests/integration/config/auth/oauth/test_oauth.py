@@ -260,6 +260,16 @@ def test_safe_redirects_are(uri: str) -> None:
     assert clients.is_safe_redirect(uri)
 
 
+def test_an_unsafe_redirect_that_was_stored_later_is_not_followed(
+    browser: Client, client_id: str
+) -> None:
+    """A client may change its addresses, and a metadata document is not checked when it is read."""
+    unsafe = "http://evil.example/cb"
+    Application.objects.update(redirect_uris=f"{CALLBACK} {unsafe}")
+    assert browser.get(authorize_path(client_id, redirect_uri=unsafe)).status_code == 400
+    assert browser.get(authorize_path(client_id)).status_code == 200
+
+
 def test_registrations_are_limited(settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "oauth_registrations_per_hour": 1}
     assert register().status_code == 201
