@@ -70,7 +70,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "workflows.permissions.unknown_token_limit.forget_old",
             "config.auth.sign_in_limits.mail_alerts",
             "config.auth.sign_in_limits.forget_old",
-            "config.auth.oauth.clients.clean_up",
+            "config.auth.oauth.clients.clean_up_hourly",
         ],
         # Threads of the sweeper's process; each takes an event that stops it.
         "sweep_threads": [

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 from django.contrib.auth.models import Group
+from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, RefreshToken
@@ -327,3 +328,10 @@ def test_clients_that_nobody_used_are_deleted(granted: dict[str, Any]) -> None:
     assert clients.clean_up() == 1
     assert not Application.objects.filter(client_id=unused).exists()
     assert Application.objects.count() == 1
+
+
+def test_cleaning_up_waits_an_hour(granted: dict[str, Any]) -> None:
+    cache.delete("oauth.clean_up")
+    register()
+    Application.objects.update(created=timezone.now() - timedelta(days=2))
+    assert [clients.clean_up_hourly(), clients.clean_up_hourly()] == [1, 0]
