@@ -11,7 +11,7 @@ from graphrag.catalogue.tool_record import ToolRecord
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.plan_validation import Problem
 from workflows.permissions import capabilities
-from workflows.planning.planner import suggest
+from workflows.planning.planner import MAX_INTENT, suggest
 
 from .fields import asked_inputs, posted_plan, read_value
 from .plan_edits import EditRefused, add_task, remove_task
@@ -19,7 +19,6 @@ from .plan_edits import EditRefused, add_task, remove_task
 if TYPE_CHECKING:
     from django.http import QueryDict
 
-MAX_INTENT = 4000
 #: Default policy of a new plan: approval of layers that can modify data.
 CAREFUL: dict[str, Any] = {
     "hil": {"enabled": True, "approval_required": "critical_only", "timeout_seconds": 86_400}
