@@ -1,4 +1,7 @@
-"""One pooled session per MCP server and process, on the background loop."""
+"""One pooled session per MCP server and process, on the background loop.
+
+A server has a second one for calls that answer its questions (elicitation).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from mcp.client import Client
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    Tool,
+)
 
 from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
 
+from .elicitation import Elicitations, OnElicit, call_to_the_end
 from .results import failure_of, tool_of, value_of
 from .server_spec import McpServerSpec, McpTool
 from .session import Changed, McpSession, SessionFailed
 from .stream_wrappers import Attempt, current_attempt
+from .transports import CONNECTION_LOST, HTTP_STATUS
 
 T = TypeVar("T")
 ShouldStop = Callable[[], bool]
@@ -26,6 +38,8 @@ _POLL_SECONDS = 0.1
 #: Seconds that a cancelled call may take to notify the server.
 _CANCEL_SECONDS = 6.0
 _MAX_PAGES = 100
+#: Codes of errors after which the server may have executed a call.
+UNKNOWN_OUTCOME = frozenset({CONNECTION_LOST, HTTP_STATUS, CONNECTION_CLOSED, REQUEST_TIMEOUT})
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +53,9 @@ class McpPool:
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[str, McpSession] = {}
+        # By the server's name, and whether the session answers elicitations.
+        self._sessions: dict[tuple[str, bool], McpSession] = {}
+        self._elicitations = Elicitations()
         self._retired: set[McpSession] = set()
         self._changed: Changed | None = None
         self._closed = False
@@ -47,9 +63,13 @@ class McpPool:
     def on_list_changed(self, hook: Changed | None) -> None:
         """Call `hook(server name)` in a worker thread when a server's tools change.
 
-        This applies to sessions that start afterwards. The hook must not block for long.
+        The hook must not block for long.
         """
         self._changed = hook
+
+    def _on_changed(self, server: str) -> None:
+        if self._changed is not None:
+            self._changed(server)
 
     async def call(
         self,
@@ -75,6 +95,44 @@ class McpPool:
     async def list_tools(self, spec: McpServerSpec, timeout: float = 60.0) -> tuple[McpTool, ...]:
         """Return all tools of the server, from all pages, in its order."""
         return await self._perform(spec, spec.name, _all_tools, timeout, None)
+
+    async def listed_tools(self, spec: McpServerSpec, timeout: float = 60.0) -> list[Tool]:
+        """Return all tools of the server as it lists them."""
+        return await self._perform(spec, spec.name, _listed_tools, timeout, None)
+
+    async def call_unchanged(
+        self,
+        spec: McpServerSpec,
+        tool: str,
+        arguments: Mapping[str, Any],
+        timeout: float,
+        on_progress: ProgressFnT | None = None,
+        on_elicit: OnElicit | None = None,
+    ) -> CallToolResult:
+        """Call `tool` and return the server's result as it is, errors of the tool included.
+
+        `on_elicit` answers the server's questions during the call, on the background loop; the spec
+        has to declare it (`elicits`).
+
+        Raises:
+            NotSent: the call has not reached the server.
+            MCPError: the server refused the request.
+            TaskFailed: whether the server executed the call is unknown.
+        """
+
+        async def request(client: Client) -> CallToolResult:
+            with self._elicitations.during_call(spec.name, on_elicit):
+                return await call_to_the_end(client, tool, arguments, on_progress, on_elicit)
+
+        try:
+            return await self._perform(spec, f"{spec.name}.{tool}", request, timeout, None)
+        except TaskFailed as failed:
+            cause = failed.__cause__
+            if isinstance(cause, NotSent):
+                raise cause from failed
+            if isinstance(cause, MCPError) and cause.code not in UNKNOWN_OUTCOME:
+                raise cause from failed
+            raise
 
     async def close(self) -> None:
         """Close every session and stop its server; the pool accepts no more calls."""
@@ -106,11 +164,11 @@ class McpPool:
     ) -> T:
         try:
             return await self._attempt(spec, name, request)
-        except _NotSent as first:
+        except NotSent as first:
             logger.info("mcp server %s: %s; starting it again", spec.name, first)
         try:
             return await self._attempt(spec, name, request)
-        except _NotSent as second:
+        except NotSent as second:
             raise TaskFailed(f"{name}: {second}") from second
 
     async def _attempt(
@@ -127,13 +185,13 @@ class McpPool:
                 return await request(await session.client())
             except SessionFailed as error:
                 if fresh:
-                    raise TaskFailed(f"{name}: {error}") from error
-                raise _NotSent(str(error)) from error
+                    raise TaskFailed(f"{name}: {error}") from NotSent(str(error))
+                raise NotSent(str(error)) from error
             except MCPError as error:
                 if attempt.sent:
                     raise failure_of(name, error) from error
                 session.retire()
-                raise _NotSent(error.message) from error
+                raise NotSent(error.message) from error
             except TaskFailed:
                 raise
             except Exception as error:
@@ -143,29 +201,39 @@ class McpPool:
         """Return the session for `spec`, and whether it is new."""
         if self._closed:
             raise TaskFailed(f"{spec.name}: this process is shutting down")
-        session = self._sessions.get(spec.name)
-        if session is not None and session.usable and session.spec == spec:
+        key = (spec.name, spec.elicits)
+        session = self._sessions.get(key)
+        follows = self._changed is not None
+        if session is not None and session.fits(spec, follows=follows):
             return session, False
         if session is not None:
             session.retire()
             self._retired = {old for old in (*self._retired, session) if not old.gone}
-        session = self._sessions[spec.name] = McpSession(spec, self._changed)
+        session = self._sessions[key] = McpSession(
+            spec,
+            self._on_changed if follows else None,
+            self._elicitations.callback(spec.name) if spec.elicits else None,
+        )
         return session, True
 
 
-class _NotSent(Exception):
+class NotSent(Exception):
     """The call has not been sent to the server."""
 
 
 async def _all_tools(client: Client) -> tuple[McpTool, ...]:
-    tools: list[McpTool] = []
+    return tuple(tool_of(tool) for tool in await _listed_tools(client))
+
+
+async def _listed_tools(client: Client) -> list[Tool]:
+    tools: list[Tool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
-        tools.extend(tool_of(tool) for tool in page.tools)
+        tools.extend(page.tools)
         cursor = page.next_cursor
         if cursor is None:
-            return tuple(tools)
+            return tools
     raise TaskFailed(f"the tool list has more than {_MAX_PAGES} pages", retryable=False)
 
 
