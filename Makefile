@@ -31,7 +31,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast test-long test-adapters check check-types check-rest format bench screenshots messages examples clean reset scale
+.PHONY: help install run test test-fast test-long test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,12 +69,13 @@ test-fast: $(STAMP) ## Run the tests that need no server
 
 LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/integration/workflows/webhooks/test_chaos.py \
 	tests/integration/reviews/decisions/test_races.py tests/integration/reviews/decisions/test_withdrawal.py \
-	tests/integration/workflows/api/test_schemathesis.py tests/unit/workflows tests/unit/reviews
+	tests/integration/workflows/api/test_schemathesis.py tests/unit/workflows tests/unit/reviews tests/upgrade
 
-test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hours)
+test-long: $(STAMP) ## Run the tests of races, crashes, chance and upgrades at length (hours)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
 	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
 	$(MAKE) test-adapters
+	$(MAKE) test-conformance
 
 # Frameworks of agents; their pins contradict those of the product, so they have an environment.
 ADAPTERS := .venv-adapters
@@ -86,12 +87,34 @@ $(ADAPTERS)/.installed: pyproject.toml constraints-adapters.txt $(STAMP)
 	  print(*p['optional-dependencies']['adapters'], sep='\n')" > $(ADAPTERS)/adapters.txt
 	@$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -c constraints-adapters.txt -r $(ADAPTERS)/adapters.txt
+	@npm install --silent --no-audit --no-fund --prefix $(ADAPTERS)/npm \
+	  @modelcontextprotocol/server-filesystem@2026.8.31
 	@touch $@
 
 test-adapters: $(ADAPTERS)/.installed ## Test the adapters with the real agent frameworks (3 minutes)
 	DENO=$(abspath $(VENV))/bin/deno $(ADAPTERS)/bin/python -m pytest -q -c tests/adapters/pytest.ini --rootdir=. tests/adapters
 	HOLDPOINT_ADAPTERS_PYTHON=$(abspath $(ADAPTERS))/bin/python \
 	  $(PYTEST) -q -n 0 tests/integration/workflows/approvals/test_clients.py
+	HOLDPOINT_FILESYSTEM_SERVER=$(abspath $(ADAPTERS))/npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js \
+	  $(PYTEST) -q -n 0 tests/integration/workflows/mcp_gate/test_public.py
+
+test-conformance: $(STAMP) ## Run the public conformance suite of MCP against the gateway (downloads it from npm)
+	HOLDPOINT_TEST_CONFORMANCE=1 $(PYTEST) -q -n 0 tests/conformance
+
+# Readers of Dockerfiles, charts and the like: 110 MB that the product and its tests do not need.
+DEPLOY := .venv-deploy
+
+$(DEPLOY)/.installed: pyproject.toml constraints-deploy.txt $(STAMP)
+	@echo "Installing the readers of deployment files into $(DEPLOY) (about 110 MB)"
+	@$(PY) -m venv $(DEPLOY)
+	@$(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print(*p['optional-dependencies']['deploy'], sep='\n')" > $(DEPLOY)/deploy.txt
+	@$(DEPLOY)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints-deploy.txt -r $(DEPLOY)/deploy.txt
+	@touch $@
+
+check-deploy: $(DEPLOY)/.installed ## Read the files of deploy/ with the tools of their formats, and run the steps of the image
+	$(DEPLOY)/bin/python -m pytest -q -c tests/deploy/pytest.ini --rootdir=. tests/deploy
 
 # Types take as long as all the rest, so both run side by side; each says its lines in one piece.
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings
@@ -106,6 +129,7 @@ check-rest: $(STAMP)
 	$(VENV)/bin/djlint templates reviews --check --lint
 	$(VENV)/bin/lint-imports
 	@echo "no migration is missing:"; $(DEPLOY_ENV) $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	@echo "the last release can serve while later migrations run:"; $(PYTEST) -q -n 0 tests/architecture/test_migrations.py
 	$(DEPLOY_ENV) $(PY) manage.py check --deploy --fail-level WARNING
 	$(DEPLOY_ENV) $(PY) manage.py spectacular --fail-on-warn --validate --file /dev/null
 
@@ -117,6 +141,9 @@ format: $(STAMP) ## Lay out Python and templates
 bench: $(STAMP) ## Measure throughput and latency on this machine
 	@$(call pip-install,bench)
 	$(PY) -m tests.benchmarks
+
+eval: $(STAMP) ## Measure how well tools are found and plans are made, on public MCP servers (needs npm)
+	$(PY) -m tests.evaluation
 
 examples: $(STAMP) ## Ask the API for the examples of its OpenAPI document, and write them down
 	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/workflows/api/test_scenario.py
@@ -130,7 +157,7 @@ screenshots: $(STAMP) ## Take the pictures of the documentation from a running d
 	$(PY) -m tests.e2e.screenshots
 
 clean: ## Remove .venv and caches; data in var/ stays
-	rm -rf $(VENV) $(ADAPTERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) $(DEPLOY) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset: $(STAMP) ## Remove the data below HOLDPOINT_HOME (default var/)

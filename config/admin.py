@@ -2,40 +2,108 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from config.auth.sign_in_limits import unlock
+from reviews.people import rights
+from reviews.people.services import end_access
 from workflows.models import SignInAlert
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[SignInAlert]
     PersonBase = UserAdmin[User]
     GroupBase = GroupAdmin
+    PersonFormBase = UserChangeForm[User]
 else:
     Base = admin.ModelAdmin
     PersonBase = UserAdmin
     GroupBase = GroupAdmin
+    PersonFormBase = UserChangeForm
 
 
 admin.site.unregister((User, Group))
 
 
+class PersonForm(PersonFormBase):
+    """An account, with the limits that the desk has; `actor` is the user who changes it."""
+
+    actor: User
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to give more than the actor has, and to remove the last administrator."""
+        super().clean()
+        values = self.cleaned_data
+        if self.errors:
+            return values
+        if values["is_superuser"] and not self.actor.is_superuser:
+            raise ValidationError("Only a superuser can make another account a superuser.")
+        try:
+            rights.check_given(
+                self.actor,
+                self.instance,
+                groups=values["groups"],
+                permissions=values["user_permissions"].select_related("content_type"),
+            )
+            # The admin validates and saves in one transaction.
+            rights.check_administrator_stays(
+                self.instance,
+                is_active=values["is_active"],
+                is_staff=values["is_staff"],
+                is_superuser=values["is_superuser"],
+                groups=values["groups"],
+            )
+        except rights.ChangeRefused as refused:
+            raise ValidationError(str(refused)) from None
+        return values
+
+
 @admin.register(User)
 class PersonAdmin(PersonBase):
-    """People, with a link to what they decided."""
+    """People, with a link to their page on the desk."""
 
     list_display = ("username", "email", "group_names", "is_staff", "is_active", "last_login")
     readonly_fields = ("last_login", "date_joined")
     # A plain list: the two boxes of Django's script have labels that screen readers do not read.
     filter_horizontal = ()
+    form = PersonForm
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: User,
+        form: Any,
+        change: bool,  # noqa: FBT001 - Django's
+    ) -> None:
+        """End the access of an account that this form deactivates."""
+        super().save_model(request, obj, form, change)
+        if change and "is_active" in form.changed_data and not obj.is_active:
+            end_access(actor=_actor(request), person=obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or rights.may_manage(_actor(request), obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Administrators are deactivated or lose the role before their account is deleted."""
+        allowed = super().has_delete_permission(request, obj)
+        if not allowed or obj is None:
+            return allowed
+        return rights.may_manage(_actor(request), obj) and not rights.is_administrator(obj)
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Pass the user to the form, which checks what they may give."""
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.actor = request.user
+        return form
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         return super().get_queryset(request).prefetch_related("groups")
@@ -58,8 +126,12 @@ class PersonAdmin(PersonBase):
         return ", ".join(group.name for group in person.groups.all()) or "-"
 
     def view_on_site(self, obj: User) -> str:
-        """The decisions of this person on the desk."""
-        return f"{reverse('reviews:history')}?{urlencode({'reviewer': obj.get_username()})}"
+        """The person's page on the desk, which links to their decisions."""
+        return reverse("reviews:person", args=(obj.pk,))
+
+
+def _actor(request: HttpRequest) -> User:
+    return cast("User", request.user)
 
 
 @admin.register(Group)

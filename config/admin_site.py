@@ -47,7 +47,15 @@ SECTIONS = (
         "runs",
         _("Runs"),
         "runs",
-        ("workflows.execution", "workflows.approval", "workflows.approvalpolicy"),
+        (
+            "workflows.execution",
+            "workflows.approval",
+            "workflows.approvalpolicy",
+            "workflows.businesscalendar",
+            "reviews.retentionpolicy",
+            "reviews.legalhold",
+            "reviews.retentionentry",
+        ),
     ),
     Section("workflows", _("Workflows"), "workflows", ("workflows.workflow",)),
     Section(
@@ -57,6 +65,8 @@ SECTIONS = (
         (
             "graphrag.tool",
             "workflows.mcpserver",
+            "workflows.gate",
+            "workflows.gatecall",
             "workflows.capability",
             "graphrag.tooldependency",
             "graphrag.learnedexecution",
@@ -69,10 +79,12 @@ SECTIONS = (
         (
             "auth.user",
             "auth.group",
+            "workflows.absence",
             "workflows.apitoken",
             "workflows.grant",
             "workflows.signinalert",
             "socialaccount.socialaccount",
+            "reviews.slackaccount",
             "mfa.authenticator",
         ),
     ),
@@ -86,10 +98,22 @@ SECTIONS = (
             "oauth2_provider.application",
             "reviews.chathook",
             "reviews.noticemessage",
+            "reviews.slackworkspace",
+            "reviews.slackmessage",
         ),
     ),
     # Models that no other section names are here too.
-    Section("system", _("System"), "system", ("workflows.commandlog", "django_rq.dashboard")),
+    Section(
+        "system",
+        _("System"),
+        "system",
+        (
+            "workflows.commandlog",
+            "reviews.securityevent",
+            "reviews.securityexport",
+            "django_rq.dashboard",
+        ),
+    ),
 )
 #: Names of lists that differ from the models' own.
 NAMES = {

@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP by Django, `/mcp` by the MCP gateway, WebSockets by Channels."""
+"""The ASGI application: HTTP by Django, `/mcp` by the MCP servers, WebSockets by Channels."""
 
 import os
 import sys
@@ -23,15 +23,18 @@ from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
 from workflows.common import gc_freeze  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
+from workflows.mcp_gate.asgi import http_app as gate_app  # noqa: E402
 from workflows.mcp_gateway import http_app  # noqa: E402
 
 http = in_request_thread(django)
 mcp = http_app()
+gate = gate_app()
 
 
 async def route_http(scope: Any, receive: Any, send: Any) -> None:
-    """Send `/mcp` to the gateway, which checks tokens itself, and other paths to Django."""
-    app = mcp if scope["path"] in ("/mcp", "/mcp/") else http
+    """Send `/mcp` and `/mcp/gate/` to the servers, which check tokens, other paths to Django."""
+    path = scope["path"]
+    app = mcp if path in ("/mcp", "/mcp/") else gate if path.startswith("/mcp/gate/") else http
     await app(scope, receive, send)
 
 

@@ -2,76 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from django import forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from graphrag import conf
 from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_form import ToolForm
 from graphrag.graph import neighbours
-from graphrag.models import LearnedExecution, Tool, ToolDependency, ToolKind
+from graphrag.models import LearnedExecution, Tool, ToolDependency
 
 if TYPE_CHECKING:
     ToolBase = admin.ModelAdmin[Tool]
     DependencyBase = admin.ModelAdmin[ToolDependency]
     LearnedBase = admin.ModelAdmin[LearnedExecution]
-    ToolFormBase = forms.ModelForm[Tool]
 else:
     ToolBase = DependencyBase = LearnedBase = admin.ModelAdmin
-    ToolFormBase = forms.ModelForm
-
-
-#: Marks that a person may set against what an MCP server declares.
-_MARKS = ("read_only", "destructive")
-_MARK_FIELDS = frozenset(f"set_{mark}" for mark in _MARKS)
-
-
-class ToolForm(ToolFormBase):
-    """The fields of a tool that a person decides."""
-
-    permission_set = forms.ChoiceField()
-    set_read_only = forms.ChoiceField(
-        label="Set read-only",
-        required=False,
-        choices=(("", "As the server declares"), ("yes", "Read-only"), ("no", "Can modify data")),
-        help_text="Speculation may run read-only tools before a decision.",
-    )
-    set_destructive = forms.ChoiceField(
-        label="Set destructive",
-        required=False,
-        choices=(("", "As the server declares"), ("yes", "Destructive"), ("no", "Not destructive")),
-    )
-
-    class Meta:
-        model = Tool
-        fields = ("enabled", "permission_set")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        names = dict.fromkeys((*conf.permission_sets(), self.instance.permission_set))
-        field = self.fields.get("permission_set")
-        if isinstance(field, forms.ChoiceField):
-            field.choices = [(name, name) for name in names]
-        for mark in _MARKS:
-            value = self.instance.marks_by_hand.get(mark)
-            if value is not None and f"set_{mark}" in self.fields:
-                self.initial[f"set_{mark}"] = "yes" if value else "no"
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
-        marks = self.marks(cleaned)
-        if marks and self.instance.kind != ToolKind.MCP:
-            raise forms.ValidationError("Only the marks of MCP tools can be set by hand.")
-        if marks.get("read_only") and marks.get("destructive"):
-            raise forms.ValidationError("A tool that destroys data is not read-only.")
-        return cleaned
-
-    @staticmethod
-    def marks(cleaned: dict[str, Any]) -> dict[str, bool]:
-        """Return the marks that the person set."""
-        chosen = {mark: cleaned.get(f"set_{mark}") for mark in _MARKS}
-        return {mark: value == "yes" for mark, value in chosen.items() if value}
 
 
 class NotAddedByHand:
@@ -135,13 +80,7 @@ class ToolAdmin(NotAddedByHand, ToolBase):
 
     def save_model(self, request: HttpRequest, obj: Tool, form: Any, change: Any) -> None:
         """Store only what the person changed, as a choice that later syncs respect."""
-        changed = form.changed_data
-        ingest.set_tool_policy(
-            name=obj.name,
-            enabled=obj.enabled if "enabled" in changed else None,
-            permission_set=obj.permission_set if "permission_set" in changed else None,
-            marks=form.marks(form.cleaned_data) if _MARK_FIELDS.intersection(changed) else None,
-        )
+        form.save_policy()
 
     @admin.action(description="Enable the selected tools", permissions=["change"])
     def enable(self, request: HttpRequest, queryset: Any) -> None:

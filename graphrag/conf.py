@@ -2,12 +2,16 @@
 
 Keys, all optional:
 
-- ``embedder`` ("hashing"): ``hashing``, ``sentence-transformers:<model>``, ``openai:<base url>``
+- ``embedder`` ("hashing"): ``hashing``, ``semantic``, ``sentence-transformers:<model>`` or
+  ``openai:<base url>``
 - ``embedder_model`` ("text-embedding-3-small"): model name sent to an ``openai:`` server
 - ``embedder_api_key`` (""): bearer token for an ``openai:`` server
 - ``embedder_timeout_seconds`` (10.0): one request to an ``openai:`` server
-- ``suggest_threshold`` (0.45): confidence below which no plan is suggested
+- ``embedder_query_prefix``, ``embedder_document_prefix`` (""): put before each text that is sent to
+  an ``openai:`` server
+- ``suggest_threshold`` (0.3): confidence below which no plan is suggested
 - ``suggest_max_tasks`` (8): tasks in one suggested plan
+- ``plan_drafter`` (""): dotted path of a function that drafts plans with a language model
 - ``replan_max_tasks`` (3): tasks one replan may add
 - ``predict_threshold`` (0.7): confidence a prediction must exceed
 - ``search_candidates`` (50): rows that each part of a hybrid search contributes
@@ -47,14 +51,29 @@ def embedder_timeout_seconds() -> float:
     return float(_value("embedder_timeout_seconds", 10.0))
 
 
+def embedder_query_prefix() -> str:
+    """The text put before a query that is sent to an OpenAI-compatible embedding server."""
+    return str(_value("embedder_query_prefix", ""))
+
+
+def embedder_document_prefix() -> str:
+    """The text put before a tool's text that is sent to an OpenAI-compatible embedding server."""
+    return str(_value("embedder_document_prefix", ""))
+
+
 def suggest_threshold() -> float:
     """Confidence (0 to 1) below which ``suggest`` returns no plan."""
-    return float(_value("suggest_threshold", 0.45))
+    return float(_value("suggest_threshold", 0.3))
 
 
 def suggest_max_tasks() -> int:
     """Maximum number of tasks in one suggested plan."""
     return int(_value("suggest_max_tasks", 8))
+
+
+def plan_drafter() -> str:
+    """Dotted path of a ``model_drafts.Drafter``; empty without a language model."""
+    return str(_value("plan_drafter", ""))
 
 
 def replan_max_tasks() -> int:

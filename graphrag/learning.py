@@ -1,5 +1,6 @@
-"""Learn edges, their weights and PageRank from finished executions, once per execution."""
+"""Learn edges, sequences of tools and PageRank from finished executions, once per execution."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from django.db import connection, transaction
 
 from graphrag import conf, versioned_cache
 from graphrag.graph import tool_graph
-from graphrag.models import LearnedExecution, Tool
+from graphrag.models import LearnedExecution, Tool, ToolSequence
 
 _CONFIDENCE_STEP = 0.1
 _MIN_RANK_CHANGE = 0.01
@@ -25,6 +26,14 @@ ON CONFLICT (from_tool_id, to_tool_id) DO UPDATE SET
     last_seen_at = now()
 RETURNING from_tool_id, to_tool_id, observed_count, confidence
 """
+_COUNT_SEQUENCES = """
+INSERT INTO graphrag_toolsequence (last, before, next, count)
+SELECT * FROM unnest(%(last)s::text[], %(before)s::text[], %(next)s::text[], %(count)s::int[])
+ON CONFLICT (last, before, next) DO UPDATE SET
+    count = graphrag_toolsequence.count + excluded.count
+"""
+#: Sequences of three tools that one place of a run adds at most; wider layers add pairs only.
+_MAX_TRIPLES = 1000
 _STORE_RANKS = """
 UPDATE graphrag_tool t SET pagerank = new.rank
 FROM unnest(%(keys)s::bigint[], %(ranks)s::float8[]) AS new(key, rank)
@@ -55,7 +64,8 @@ def learn(
     ``layers`` are the tools that ran, layer by layer: every tool of a layer is followed by every
     tool of the next. ``edges`` are further pairs, such as data flow. A pair counts once
     per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each time, at most 1.
-    A second call with the same key changes nothing.
+    Predictions also count how often each tool ran, and the tool that ran before it. A second call
+    with the same key changes nothing.
 
     :raises DatabaseError: when a statement takes longer than ``learn_statement_seconds``.
     :raises TimeoutError: when PageRank takes longer than ``learn_rank_seconds``; the edges have
@@ -71,6 +81,7 @@ def learn(
         if row is None:
             return Learned(known=True)
         counted = _count_pairs(known, keys)
+        _count_sequences(layers, keys)
         row.outcome = {"edges": counted}
         row.save(update_fields=["outcome", "graph_number", "graph_before"])
     moved = 0
@@ -157,6 +168,46 @@ def _count_pairs(
             (names[first], names[second], count, confidence)
             for first, second, count, confidence in cursor.fetchall()
         )
+
+
+def _count_sequences(layers: Sequence[Collection[str]], known: Collection[str]) -> None:
+    """Add the sequences of known tools, in an order in which concurrent calls do not deadlock."""
+    counts = sorted(_sequences(layers, known).items())
+    if not counts:
+        return
+    last, before, following = zip(*(names for names, _ in counts), strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _COUNT_SEQUENCES,
+            {
+                "last": list(last),
+                "before": list(before),
+                "next": list(following),
+                "count": [count for _, count in counts],
+            },
+        )
+
+
+def _sequences(
+    layers: Sequence[Collection[str]], known: Collection[str]
+) -> Counter[tuple[str, str, str]]:
+    """Return counts of (last, before, next), with the marks that ToolSequence explains."""
+    steps = [sorted({*layer}) for layer in layers if layer]
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for at, step in enumerate(steps):
+        earlier = steps[at - 1] if at else [ToolSequence.START]
+        following = steps[at + 1] if at + 1 < len(steps) else []
+        if len(earlier) * len(step) * max(1, len(following)) > _MAX_TRIPLES:
+            earlier = []
+        counts.update(product(step, ["", *earlier], ["", *following]))
+    marks = ("", ToolSequence.START)
+    return Counter(
+        {
+            names: count
+            for names, count in counts.items()
+            if all(name in known or name in marks for name in names)
+        }
+    )
 
 
 def store_ranks() -> int:

@@ -6,6 +6,8 @@ from django.db import models
 from django.db.models import F, Q
 from pgvector.django import HnswIndex, VectorField
 
+from graphrag import actions
+
 DIMENSIONS = 384
 """Length of every stored embedding."""
 
@@ -40,6 +42,12 @@ class Tool(models.Model):
         blank=True,
         db_default={},
         help_text="`read_only` and `destructive` as a person set them; a sync leaves them alone.",
+    )
+    declared_marks = models.JSONField(
+        default=dict,
+        blank=True,
+        db_default={},
+        help_text="`read_only` and `destructive` as the MCP server last declared them.",
     )
     read_only = models.BooleanField(default=False)
     idempotent = models.BooleanField(default=False)
@@ -95,6 +103,25 @@ class Tool(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def can_destroy(self) -> bool:
+        """Whether a person must review each task with the tool."""
+        return actions.can_destroy(
+            self.name.removeprefix(f"{self.server}."),
+            kind=self.kind,
+            read_only=self.read_only,
+            destructive=self.destructive,
+        )
+
+    @property
+    def looser_marks(self) -> dict[str, bool | None]:
+        """The marks that its server declares and that wait for a person, by name."""
+        return {
+            mark: value
+            for mark, value in self.declared_marks.items()
+            if mark not in self.marks_by_hand and value != getattr(self, mark)
+        }
+
 
 class ToolDependency(models.Model):
     """In real runs ``to_tool`` followed ``from_tool``; counted once per execution."""
@@ -123,6 +150,32 @@ class ToolDependency(models.Model):
 
     def __str__(self) -> str:
         return f"{self.from_tool_id} → {self.to_tool_id}"
+
+
+class ToolSequence(models.Model):
+    """How often ``next`` ran in the layer after ``last``, or how often ``last`` ran at all.
+
+    ``next`` is "" in the row that counts the runs of ``last``. ``before`` is a tool of the layer
+    before ``last``, START in the first layer, or "" in the row that counts all of them. Tools are
+    named, not referenced, because both columns also hold these marks.
+    """
+
+    START = "^"
+
+    last = models.CharField(max_length=200)
+    before = models.CharField(max_length=200, blank=True, default="")
+    next = models.CharField(max_length=200, blank=True, default="")
+    count = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ("-count", "id")
+        constraints = (
+            models.UniqueConstraint(name="sequence_once", fields=("last", "before", "next")),
+            models.CheckConstraint(name="sequence_counted", condition=Q(count__gte=1)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.before} → {self.last} → {self.next}"
 
 
 class LearnedExecution(models.Model):

@@ -79,6 +79,8 @@ def match_reasons(found: Found) -> tuple[str, ...]:
         reasons.append(f"matches {quoted} {found.similarity:.2f}")
     elif found.similarity > 0:
         reasons.append(f"is near in meaning {found.similarity:.2f}")
+    if found.tool.can_destroy:
+        reasons.append("can destroy data")
     if found.pagerank >= 1.5:
         reasons.append(f"is central in past runs ({found.pagerank:.1f}{_TIMES} the average)")
     return tuple(reasons)

@@ -37,6 +37,11 @@ def answer_link_hours() -> int:
     return int(_value("answer_link_hours", 0))
 
 
+def slack_api_url() -> str:
+    """Base address of Slack's Web API."""
+    return str(_value("slack_api_url", "https://slack.com/api/"))
+
+
 def notice_poll_seconds() -> float:
     """Interval for polling the journal and the outbox while nothing happens."""
     return float(_value("notice_poll_seconds", 0.5))
@@ -72,6 +77,17 @@ def notice_keep_days() -> int:
     return int(_value("notice_keep_days", 90))
 
 
+def retention_hours() -> tuple[int, int] | None:
+    """Hours (UTC) from and until which old runs are erased; None for the whole day."""
+    hours: tuple[int, int] | None = _value("retention_hours", None)
+    return hours
+
+
+def retention_batch() -> int:
+    """Number of runs that are erased in one transaction."""
+    return int(_value("retention_batch", 100))
+
+
 def heads_file() -> Path | None:
     """File to which signed heads of the audit log are appended, or None."""
     path = _value("audit_heads_file", None)
@@ -101,3 +117,29 @@ def audit_key() -> str:
 def audit_retired_keys() -> tuple[str, ...]:
     """Earlier public keys of the audit log."""
     return tuple(_value("audit_retired_keys", ()))
+
+
+def siem_file() -> Path | None:
+    """File to which security events are appended, or None."""
+    path = _value("siem_file", "")
+    return Path(path) if path else None
+
+
+def siem_syslog() -> str:
+    """Syslog server for security events, as tcp://host:port or tls://host:port, or ""."""
+    return str(_value("siem_syslog", ""))
+
+
+def siem_url() -> str:
+    """URL to which security events are posted, or ""."""
+    return str(_value("siem_url", ""))
+
+
+def siem_authorization() -> str:
+    """Header `Authorization` of these requests, or ""."""
+    return str(_value("siem_authorization", ""))
+
+
+def siem_keep_days() -> int:
+    """Retention of security events."""
+    return int(_value("siem_keep_days", 90))

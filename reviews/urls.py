@@ -2,21 +2,28 @@
 
 from django.urls import path
 
+from .absences import views as absences_views
 from .answer_links import views as answer_link_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
+from .chat import views as chat_views
+from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, coding_agents, grants, tokens, webhooks
 from .notifications import views as notifications_views
+from .people import views as people_views
 from .planner import editor_views, version_pages
 from .planner import views as planner_views
+from .push import views as push_views
 from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
+from .servers import views as servers_views
 
 app_name = "reviews"
 urlpatterns = [
+    path("stylesheet/<slug:digest>.css", stylesheet_view, name="stylesheet"),
     path("review/", queue_views.queue, name="queue"),
     path(
         "review/<int:execution_id>/<str:hold_id>/",
@@ -55,6 +62,8 @@ urlpatterns = [
         name="extend",
     ),
     path("answer/<str:token>/", answer_link_views.AnswerView.as_view(), name="answer"),
+    path("absences/", absences_views.absences, name="absences"),
+    path("absences/<int:absence_id>/end/", absences_views.end, name="end_absence"),
     path("search/", search_views.search_page, name="search"),
     path("runs/", runs_views.runs, name="runs"),
     path("runs/demo/", runs_views.start_demo, name="start_demo"),
@@ -110,11 +119,24 @@ urlpatterns = [
     path("notifications/", notifications_views.notices, name="notices"),
     path("notifications/bell/", notifications_views.bell, name="bell"),
     path("notifications/read/", notifications_views.read_notices, name="notices_read"),
+    path("notifications/push/", push_views.subscribe_browser, name="push_subscribe"),
+    path(
+        "notifications/push/<int:subscription_id>/remove/",
+        push_views.unsubscribe_browser,
+        name="push_remove",
+    ),
     path(
         "notifications/preferences/",
         notifications_views.notice_preferences,
         name="notice_preferences",
     ),
+    path("notifications/slack/code/", chat_views.create_link_code, name="slack_link_code"),
+    path(
+        "notifications/slack/<int:account_id>/unlink/",
+        chat_views.unlink,
+        name="slack_unlink",
+    ),
+    path("chat/slack/<int:workspace_id>/", chat_views.SlackView.as_view(), name="slack"),
     path("insights/backtest/", backtests_views.backtest, name="backtest"),
     path("insights/backtest/check/", backtests_views.check, name="backtest_check"),
     path("insights/backtest/<int:backtest_id>/", backtests_views.report, name="backtest_report"),
@@ -131,6 +153,13 @@ urlpatterns = [
     path("tokens/", tokens.token_list, name="tokens"),
     path("tokens/coding-agents/", coding_agents.coding_agents, name="coding_agents"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
+    path("people/", people_views.people, name="people"),
+    path("people/add/", people_views.add_person, name="add_person"),
+    path("people/<int:person_id>/", people_views.person, name="person"),
+    path("servers/", servers_views.servers, name="servers"),
+    path("servers/add/", servers_views.add_server, name="add_server"),
+    path("servers/import/", servers_views.import_servers, name="import_servers"),
+    path("servers/<int:server_id>/", servers_views.server, name="server"),
     path("tools/", planner_views.tools, name="tools"),
     path("tools/<path:name>/", planner_views.tool, name="tool"),
     path("webhooks/", webhooks.webhook_list, name="webhooks"),

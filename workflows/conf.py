@@ -33,7 +33,13 @@ def commit_window_seconds() -> float:
 
 
 def checkpoints_kept() -> int:
+    """Number of checkpoints that each execution keeps; with 0 it cannot be forked."""
     return int(_value("checkpoints_kept"))
+
+
+def conversation_messages() -> int:
+    """Maximum number of messages, the newest ones, that are loaded of a conversation."""
+    return int(_value("conversation_messages"))
 
 
 def max_replans() -> int:
@@ -48,6 +54,11 @@ def max_failed_replans() -> int:
 def approve_by_timeout() -> bool:
     """Whether a timeout may approve an external action that no approval policy covers."""
     return bool(_value("approve_by_timeout"))
+
+
+def authzen_approval_seconds() -> int:
+    """How long an approval of an AuthZEN access request may be used."""
+    return int(_value("authzen_approval_seconds"))
 
 
 def abandoned_ttl_seconds() -> float:
@@ -79,14 +90,30 @@ def task_timeout_seconds() -> float:
     return float(_value("task_timeout_seconds"))
 
 
+def dask_scheduler() -> str:
+    """Address of the Dask scheduler for tasks with `"runner": "dask"`; "" is none."""
+    return str(_value("dask_scheduler"))
+
+
+def dask_tls_files() -> tuple[str, str, str]:
+    """Files of the CA, the certificate and its key for the Dask scheduler; empty without TLS."""
+    ca, certificate, key = _value("dask_tls_files")
+    return str(ca), str(certificate), str(key)
+
+
 def speculation_window() -> int:
-    """Number of a workflow's latest speculative results that decide whether to pause."""
+    """Number of the latest decisions about a workflow's results that decide whether to pause."""
     return int(_value("speculation_window"))
 
 
 def speculation_min_hits() -> float:
-    """Minimum share of those results that must have been used, 0 to 1."""
+    """Minimum share of those decisions that must be hits, 0 to 1."""
     return float(_value("speculation_min_hits"))
+
+
+def speculation_explore() -> float:
+    """Share of holds at which one result is computed whatever the hit rate, 0 to 1."""
+    return float(_value("speculation_explore"))
 
 
 def speculation_memory_seconds() -> float:
@@ -192,6 +219,21 @@ def connections_each() -> int:
 def mcp_wait_seconds() -> float:
     """Default time that a call of the MCP gateway waits for the run's next stop."""
     return float(_value("mcp_wait_seconds"))
+
+
+def gate_wait_seconds() -> float:
+    """Time that a held call of a gate waits for a decision before the agent has to ask again."""
+    return float(_value("gate_wait_seconds"))
+
+
+def gate_call_seconds() -> float:
+    """Time limit of a call that a gate sends to an MCP server."""
+    return float(_value("gate_call_seconds"))
+
+
+def gate_keep_days() -> int:
+    """Days after which calls of a gate that nobody had to approve are deleted."""
+    return int(_value("gate_keep_days"))
 
 
 def webhook_allow_loopback() -> bool:

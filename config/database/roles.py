@@ -3,6 +3,9 @@
 The product connects as a role that owns no tables: it can read and write rows, but cannot alter
 tables or change append-only rows. The command connects as the owner (DATABASE_URL) and grants to
 the role of HOLDPOINT_APP_DATABASE_URL. It does nothing if both URLs have the same role.
+
+It runs before and after `migrate`. Run before, it also counts for the tables that the migrations
+create: new triggers write there on behalf of processes of the old version, which serve meanwhile.
 """
 
 import sys
@@ -14,6 +17,11 @@ from psycopg import sql
 from config.settings.databases import parse_database_url
 from config.settings.env import env_secret
 
+#: For tables that the owner creates later.
+LATER: tuple[LiteralString, ...] = (
+    "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT ON TABLES TO {role}",
+    "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {role}",
+)
 EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA public TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
@@ -23,6 +31,13 @@ EVERYTHING: tuple[LiteralString, ...] = (
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
 #: The one column of an append-only table that a worker writes; a trigger lets it do so once.
 TAKEN: LiteralString = "GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}"
+#: The one function with rights that the product's role does not have; see migration reviews.0031.
+ERASE: tuple[LiteralString, ...] = (
+    "REVOKE ALL ON FUNCTION holdpoint_erase FROM PUBLIC",
+    "GRANT EXECUTE ON FUNCTION holdpoint_erase TO {role}",
+)
+#: The migrations of 0.1.0 did not create it.
+CAN_ERASE: LiteralString = "SELECT to_regproc('holdpoint_erase') IS NOT NULL"
 #: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
 #: itself.
 APPEND_ONLY: LiteralString = r"""
@@ -44,13 +59,15 @@ def grant(owner_url: str, app_url: str) -> None:
     if role == parse_database_url(owner_url)["USER"]:
         return
     with psycopg.connect(owner_url) as connection:
-        for statement in EVERYTHING:
+        for statement in (*LATER, *EVERYTHING):
             connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
         for table in append_only_tables(connection):
             connection.execute(
                 sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
             )
-        connection.execute(sql.SQL(TAKEN).format(role=sql.Identifier(role)))
+        erase = ERASE if connection.execute(CAN_ERASE).fetchone() == (True,) else ()
+        for statement in (TAKEN, *erase):
+            connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
 
 
 def main() -> int:

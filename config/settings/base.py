@@ -57,7 +57,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
-    "django.contrib.staticfiles",
+    "config.web.static_files.StaticFiles",
     "django.contrib.humanize",
     "channels",
     "rest_framework",
@@ -76,6 +76,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "config.web.middleware.RequestContextMiddleware",  # first: every answer has the request's id
     "config.web.middleware.NoStoreMiddleware",
+    "config.web.middleware.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -226,7 +227,7 @@ STATIC_URL = "static/"
 STATIC_ROOT: Path | None = env_path("STATIC_ROOT", HOLDPOINT_HOME / "static")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "config.web.static_files.CollectedFiles"},
 }
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
@@ -270,6 +271,7 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "reviews.models.Decision",
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
         "ApprovalStatusEnum": "workflows.models.approvals.ApprovalStatus",
+        "RiskEnum": "workflows.models.approvals.ApprovalPolicy.Risk",
         "ToolKindEnum": "graphrag.models.ToolKind",
         "DeliveryStatusEnum": "workflows.models.WebhookDelivery.Status",
         "NoticeKindEnum": "reviews.models.notifications.NoticeKind",

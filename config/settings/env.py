@@ -8,6 +8,7 @@ counts as "not set".
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
+HOURS_OF_DAY = 24
 
 
 def env_str(name: str, default: str | None = None) -> str:
@@ -69,6 +71,18 @@ def env_float(
         raise ImproperlyConfigured(f"{name}={text!r} is not a finite number.")
     _check_range(name, number, minimum, maximum)
     return number
+
+
+def env_hours(name: str) -> tuple[int, int] | None:
+    """Hours of the day as `22-6`: from 22:00 until 06:00; None if it is not set."""
+    text = env_str(name, "")
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
+    hours = (int(match[1]), int(match[2])) if match else (24, 24)
+    if max(hours) >= HOURS_OF_DAY or hours[0] == hours[1]:
+        raise ImproperlyConfigured(f"{name}={text!r} is not like 22-6 (two hours, 0 to 23).")
+    return hours
 
 
 def env_list(name: str, default: tuple[str, ...] = ()) -> list[str]:

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -15,6 +16,7 @@ from config.settings.env import (
     env_bool,
     env_choice,
     env_float,
+    env_hours,
     env_int,
     env_json,
     env_list,
@@ -44,10 +46,12 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_engine(),
         **_speculation(),
         **_tools(home),
+        **_remote(),
         **_sandbox(home),
         **_graph(),
         **_desk(),
         **_audit(home),
+        **_siem(),
         **_notices(),
         **_limits(),
         **_demo(),
@@ -64,8 +68,12 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.sweeper_hooks.remind_due",
             "reviews.notifications.sweeper_hooks.claims_ended",
             "reviews.notifications.sweeper_hooks.forget_old",
+            "reviews.retention.services.erase_due",
             "reviews.backtests.jobs.enqueue_unclaimed",
+            "reviews.security_events.exports.delete_old",
             "workflows.webhooks.services.delete_old_deliveries",
+            "workflows.mcp_gate.calls.settle_lost",
+            "workflows.mcp_gate.calls.delete_old",
             "workflows.metrics.collector.count_events",
             "workflows.permissions.unknown_token_limit.forget_old",
             "config.auth.sign_in_limits.mail_alerts",
@@ -77,9 +85,16 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.journal_consumer.run",
             "reviews.notifications.sender.run_mail",
             "reviews.notifications.sender.run_chat",
+            "reviews.push.sender.run",
+            "reviews.chat.sender.run",
             "reviews.audit.chain_anchors.run",
+            "reviews.security_events.exports.run",
+            "workflows.remote.watcher.run",
         ],
         "decision_service": "reviews.decisions.services.decide_command",
+        # What people decided about earlier calls of a tool: for agents, and for suggested plans.
+        "episodes": "reviews.decisions.episodes.episodes",
+        "tool_memory": "reviews.decisions.episodes.memory_of_tools",
         # How the API of executions shows payloads: masked, revealed, and a checkpoint's context.
         "execution_view": "reviews.runs.execution_view.shown_execution",
         "execution_revealed": "reviews.runs.execution_view.revealed_execution",
@@ -98,10 +113,17 @@ def _engine() -> dict[str, Any]:
         "lost_claims_limit": env_int("HOLDPOINT_LOST_CLAIMS_LIMIT", 3, minimum=0),
         "slice_seconds": env_float("HOLDPOINT_SLICE_SECONDS", 2.0, minimum=0),
         "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
-        "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),
+        # 0 stores none: then runs cannot be forked.
+        "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=0),
+        # The newest messages that an agent gets, and that a review shows.
+        "conversation_messages": env_int("HOLDPOINT_CONVERSATION_MESSAGES", 200, minimum=1),
         "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
         # Whether an agent may ask that a timeout approves an action that no policy covers.
         "approve_by_timeout": env_bool("HOLDPOINT_APPROVE_BY_TIMEOUT", default=False),
+        # How long an approval of an AuthZEN access request may be used.
+        "authzen_approval_seconds": env_int(
+            "HOLDPOINT_AUTHZEN_APPROVAL_SECONDS", 3600, minimum=1, maximum=31_536_000
+        ),
         "max_failed_replans": env_int("HOLDPOINT_MAX_FAILED_REPLANS", 10, minimum=1),
         "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
         "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),
@@ -112,10 +134,14 @@ def _engine() -> dict[str, Any]:
 
 def _speculation() -> dict[str, Any]:
     return {
-        # Minimum share of used results among the newest ones of a workflow.
+        # Minimum share of hits among the newest decisions of a workflow.
         "speculation_window": env_int("HOLDPOINT_SPECULATION_WINDOW", 20, minimum=1, maximum=1000),
         "speculation_min_hits": env_float(
             "HOLDPOINT_SPECULATION_MIN_HITS", 0.4, minimum=0, maximum=1
+        ),
+        # Share of holds at which one result is computed whatever the hit rate, to measure it.
+        "speculation_explore": env_float(
+            "HOLDPOINT_SPECULATION_EXPLORE", 0.1, minimum=0, maximum=1
         ),
         # How long a hit or a miss counts.
         "speculation_memory_seconds": env_int(
@@ -138,6 +164,41 @@ def _tools(home: Path) -> dict[str, Any]:
         "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
         # Default wait of a call to /mcp for the next pause.
         "mcp_wait_seconds": env_float("HOLDPOINT_MCP_WAIT_SECONDS", 20.0, minimum=0, maximum=55),
+        # Wait of a held call to /mcp/gate/ for a decision, and the time limit of a sent call.
+        "gate_wait_seconds": env_float(
+            "HOLDPOINT_GATE_WAIT_SECONDS", 50.0, minimum=0, maximum=3600
+        ),
+        "gate_call_seconds": env_float(
+            "HOLDPOINT_GATE_CALL_SECONDS", 120.0, minimum=1, maximum=3600
+        ),
+        "gate_keep_days": env_int("HOLDPOINT_GATE_KEEP_DAYS", 90, minimum=1),
+    }
+
+
+def _remote() -> dict[str, Any]:
+    """Remote runners; an empty address is off."""
+    address = env_str("HOLDPOINT_DASK_SCHEDULER", "")
+    files = (
+        env_str("HOLDPOINT_DASK_TLS_CA", ""),
+        env_str("HOLDPOINT_DASK_TLS_CERT", ""),
+        env_str("HOLDPOINT_DASK_TLS_KEY", ""),
+    )
+    parts = urlsplit(address)
+    if address and parts.scheme not in ("tcp", "tls"):
+        raise ImproperlyConfigured("HOLDPOINT_DASK_SCHEDULER must start with tcp:// or tls://.")
+    if parts.scheme == "tcp" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        # Anybody who reaches a Dask scheduler without TLS runs code on it and reads the inputs.
+        raise ImproperlyConfigured(
+            "HOLDPOINT_DASK_SCHEDULER must start with tls:// unless it is on this machine."
+        )
+    if parts.scheme == "tls" and not all(files):
+        raise ImproperlyConfigured(
+            "HOLDPOINT_DASK_SCHEDULER with tls:// needs HOLDPOINT_DASK_TLS_CA,"
+            " HOLDPOINT_DASK_TLS_CERT and HOLDPOINT_DASK_TLS_KEY."
+        )
+    return {
+        "dask_scheduler": address,
+        "dask_tls_files": files if parts.scheme == "tls" else ("", "", ""),
     }
 
 
@@ -185,11 +246,13 @@ def _graph() -> dict[str, Any]:
         "embedder_timeout_seconds": env_float(
             "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
         ),
+        "embedder_query_prefix": env_str("HOLDPOINT_EMBEDDER_QUERY_PREFIX", ""),
+        "embedder_document_prefix": env_str("HOLDPOINT_EMBEDDER_DOCUMENT_PREFIX", ""),
         "learn_statement_seconds": env_float(
             "HOLDPOINT_LEARN_STATEMENT_SECONDS", 10.0, minimum=0.01
         ),
         "learn_rank_seconds": env_float("HOLDPOINT_LEARN_RANK_SECONDS", 10.0, minimum=0),
-        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.45, minimum=0, maximum=1),
+        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.3, minimum=0, maximum=1),
         "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
         "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
         "predict_threshold": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
@@ -228,6 +291,21 @@ def _is_public_key(text: str) -> bool:
         return False
 
 
+def _siem() -> dict[str, Any]:
+    """Destinations of security events; an empty one is off."""
+    syslog = env_str("HOLDPOINT_SIEM_SYSLOG", "")
+    if syslog and urlsplit(syslog).scheme not in ("tcp", "tls"):
+        raise ImproperlyConfigured("HOLDPOINT_SIEM_SYSLOG must start with tcp:// or tls://.")
+    return {
+        "siem_file": env_str("HOLDPOINT_SIEM_FILE", ""),
+        "siem_syslog": syslog,
+        "siem_url": env_str("HOLDPOINT_SIEM_URL", ""),
+        # The whole header: "Bearer …", or "Splunk …".
+        "siem_authorization": env_secret("HOLDPOINT_SIEM_AUTHORIZATION", ""),
+        "siem_keep_days": env_int("HOLDPOINT_SIEM_KEEP_DAYS", 90, minimum=1),
+    }
+
+
 def _desk() -> dict[str, Any]:
     return {
         # How long a decision on a page can be undone before the run continues.
@@ -252,6 +330,8 @@ def _notices() -> dict[str, Any]:
         "notice_keep_days": env_int("HOLDPOINT_NOTICE_KEEP_DAYS", 90, minimum=1),
         # Links in e-mails that decide without a sign-in, for anyone who can read the mailbox.
         "answer_link_hours": env_int("HOLDPOINT_ANSWER_LINK_HOURS", 0, minimum=0, maximum=168),
+        # The Web API of GovSlack is at https://slack-gov.com/api/.
+        "slack_api_url": env_str("HOLDPOINT_SLACK_API_URL", "https://slack.com/api/"),
     }
 
 
@@ -267,6 +347,12 @@ def _limits() -> dict[str, Any]:
         "oauth_registrations_per_hour": env_int(
             "HOLDPOINT_OAUTH_REGISTRATIONS_PER_HOUR", 60, minimum=0
         ),
+        # Attempts of one address in an hour, also such that fail.
+        "oauth_registrations_per_address": env_int(
+            "HOLDPOINT_OAUTH_REGISTRATIONS_PER_ADDRESS", 20, minimum=0
+        ),
+        # Groups with permissions, such as `reviewer`, whose members SCIM may set.
+        "scim_groups": _scim_groups(),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
         # Approvals that need a second-factor code, and how long a code is valid.
         "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
@@ -286,11 +372,22 @@ def _limits() -> dict[str, Any]:
     }
 
 
+def _scim_groups() -> list[str]:
+    names = env_list("HOLDPOINT_SCIM_GROUPS")
+    if "admin" in names:
+        raise ImproperlyConfigured("HOLDPOINT_SCIM_GROUPS must not name the group admin.")
+    return names
+
+
 def _models() -> dict[str, Any]:
     return {
         "llm_model": env_str("HOLDPOINT_LLM_MODEL", ""),
         "llm_base_url": env_str("HOLDPOINT_LLM_BASE_URL", ""),
         "llm_api_key": env_secret("HOLDPOINT_LLM_API_KEY", ""),
+        # A language model drafts the plans from words too.
+        "plan_drafter": "workflows.planning.llm_drafts.draft"
+        if env_str("HOLDPOINT_LLM_MODEL", "")
+        else "",
     }
 
 
@@ -324,6 +421,10 @@ def _webhooks() -> dict[str, Any]:
 
 def _operations() -> dict[str, Any]:
     return {
+        # Hours of the day (UTC) in which retention erases old runs; "" for all.
+        "retention_hours": env_hours("HOLDPOINT_RETENTION_HOURS"),
+        # Runs that are erased in one transaction.
+        "retention_batch": env_int("HOLDPOINT_RETENTION_BATCH", 100, minimum=1, maximum=2000),
         "metrics_token": env_secret("HOLDPOINT_METRICS_TOKEN", ""),
         "metrics_networks": env_list("HOLDPOINT_METRICS_NETWORKS"),
         "ready_sweeper_seconds": env_float("HOLDPOINT_READY_SWEEPER_SECONDS", 60.0, minimum=1),

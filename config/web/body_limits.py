@@ -21,7 +21,7 @@ from django.utils import translation
 from mcp_types import INVALID_REQUEST
 
 from config.web.middleware import REQUEST_ID
-from workflows.api.problems import ROOT, plain_problem
+from workflows.api.problems import ROOTS, plain_problem
 from workflows.engine.bounded_json import DEFAULT
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -30,20 +30,26 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 SMALL: Final = 64 * 1024
 #: Pages with forms that submit plans, edits and JSON.
 _FORMS: Final = ("/review/", "/admin/", "/plan/", "/workflows/edit/")
+_SCIM: Final = "/scim/"
 _SIGN_IN: Final = ("/admin/login/", "/admin/logout/")
 _MCP: Final = ("/mcp", "/mcp/")
+_GATES: Final = "/mcp/gate/"
 
 logger = structlog.get_logger(__name__)
 
 
 def body_limit(path: str) -> int:
     """Return the largest body, in bytes, of a request to `path`."""
-    if path in _MCP:
+    if _is_mcp(path):
         return DEFAULT.max_bytes
-    if path.startswith((ROOT, *_FORMS)) and not path.startswith(_SIGN_IN):
+    if path.startswith((*ROOTS, *_FORMS, _SCIM)) and not path.startswith(_SIGN_IN):
         limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return limit
     return SMALL
+
+
+def _is_mcp(path: str) -> bool:
+    return path in _MCP or path.startswith(_GATES)
 
 
 def refusal(scope: dict[str, Any]) -> HttpResponse | None:
@@ -60,7 +66,7 @@ def refusal(scope: dict[str, Any]) -> HttpResponse | None:
             return _refused(scope, 400, "malformed", "Content-Length is not a number.")
         if len(length) > 18 or int(length) > body_limit(path):
             return too_large(scope)
-    elif b"transfer-encoding" in headers and path.startswith(ROOT):
+    elif b"transfer-encoding" in headers and path.startswith(ROOTS):
         detail = "Send the body with a Content-Length; chunked bodies are not accepted."
         return _refused(scope, 411, "length_required", detail)
     return None
@@ -75,10 +81,10 @@ def too_large(scope: dict[str, Any]) -> HttpResponse:
 def _refused(scope: dict[str, Any], status: int, code: str, detail: str) -> HttpResponse:
     response: HttpResponse
     path = scope["path"]
-    if path in _MCP:
+    if _is_mcp(path):
         error = {"code": INVALID_REQUEST, "message": detail}
         response = JsonResponse({"jsonrpc": "2.0", "id": None, "error": error}, status=status)
-    elif path.startswith(ROOT):
+    elif path.startswith(ROOTS):
         response = plain_problem(status=status, code=code, detail=detail)
     else:
         # Only for the language of its cookies and headers.

@@ -9,12 +9,12 @@ from django.template.loader import render_to_string
 from django.views import defaults
 
 from config.database.errors import RETRY_SECONDS, is_database_unavailable
-from workflows.api.problems import ROOT, plain_problem
+from workflows.api.problems import ROOTS, plain_problem
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400: an unknown host, or a query string that cannot be decoded or answered."""
-    if request.path.startswith(ROOT):
+    if request.path.startswith(ROOTS):
         detail = "The request is malformed."
         return plain_problem(status=400, code="malformed", detail=detail)
     return defaults.bad_request(request, exception)
@@ -22,14 +22,14 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403 raised by middleware; API views return their own."""
-    if request.path.startswith(ROOT):
+    if request.path.startswith(ROOTS):
         return plain_problem(status=403, code="forbidden", detail=str(exception) or "Forbidden")
     return defaults.permission_denied(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404."""
-    if request.path.startswith(ROOT):
+    if request.path.startswith(ROOTS):
         return plain_problem(
             status=404, code="not_found", detail="No resource exists at this path."
         )
@@ -40,7 +40,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """500 with the request id for reports; 503 when the database is unavailable."""
     if is_database_unavailable(sys.exception()):
         return unavailable(request)
-    if request.path.startswith(ROOT):
+    if request.path.startswith(ROOTS):
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         detail = "Internal error. The log contains the details under this request id."
         return plain_problem(
@@ -55,7 +55,7 @@ def unavailable(request: HttpRequest) -> HttpResponse:
     # after each that starts at a second and doubles.
     if pool := getattr(connection, "pool", None):
         pool.check()
-    if request.path.startswith(ROOT):
+    if request.path.startswith(ROOTS):
         detail = "The database is unavailable. Retry the request."
         response: HttpResponse = plain_problem(status=503, code="unavailable", detail=detail)
     else:

@@ -3,14 +3,22 @@
 import re
 import uuid
 from collections.abc import Callable
+from http import HTTPStatus
 
 import structlog
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.http import (
+    FileResponse,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponsePermanentRedirect,
+)
 from django.middleware.common import CommonMiddleware
+from django.middleware.gzip import GZipMiddleware
 from django.utils.http import escape_leading_slashes
 
-from workflows.api.problems import ROOT
+from workflows.api.problems import ROOTS
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}\Z")
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
@@ -36,7 +44,7 @@ class RequestContextMiddleware:
 
 
 class NoStoreMiddleware:
-    """Set `Cache-Control: no-store` on all responses below /api/, errors and streams included.
+    """Set `Cache-Control: no-store` on responses below /api/ and /access/, errors included.
 
     Responses differ by caller and must not be stored on disk.  Clients may still send an ETag in
     If-None-Match and receive 304.
@@ -47,9 +55,25 @@ class NoStoreMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
-        if request.path_info.startswith(ROOT):
+        if request.path_info.startswith(ROOTS):
             response["Cache-Control"] = "no-store"
         return response
+
+
+class CompressionMiddleware(GZipMiddleware):
+    """Compress pages, JSON and files, not streams: an event would wait in the compressor.
+
+    Django adds random bytes to each response and masks the CSRF token, against BREACH.
+    """
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        whole = not response.streaming or isinstance(response, FileResponse)
+        if not whole or response.status_code != HTTPStatus.OK:
+            return response
+        compressed: HttpResponseBase = super().process_response(request, response)
+        return compressed
 
 
 class BackgroundJobsMiddleware:

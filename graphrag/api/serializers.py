@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from rest_framework import serializers
 
 from graphrag.models import Tool, ToolKind
+from graphrag.prediction import MAX_PREDICTIONS
 from graphrag.retrieval.search import MAX_QUERY
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class FoundToolSerializer(Plain):
     description = serializers.CharField()
     permission_set = serializers.CharField()
     read_only = serializers.BooleanField()  # type: ignore[assignment]
+    destructive = serializers.BooleanField(allow_null=True)
     input_schema = serializers.DictField()
     output_schema = serializers.DictField(
         allow_null=True, help_text="Null where the tool declares none."
@@ -78,6 +80,36 @@ class ToolSearchAnswerSerializer(Plain):
 
     results = FoundToolSerializer(many=True)
     warnings = serializers.ListField(child=serializers.CharField())
+
+
+class PredictSerializer(Plain):
+    """The tools that have run."""
+
+    done = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        min_length=1,
+        max_length=100,
+        help_text="Names of the tools that have run, the newest last.",
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=50, default=MAX_PREDICTIONS)
+
+
+class PredictionSerializer(Plain):
+    """A tool that may run next; it followed the newest tool in ``observed`` of ``runs`` cases."""
+
+    tool = serializers.CharField()
+    confidence = serializers.FloatField(
+        help_text="Estimated probability (0 to 1) that the tool runs next, from past runs."
+    )
+    after = serializers.CharField()
+    observed = serializers.IntegerField()
+    runs = serializers.IntegerField()
+
+
+class PredictionsSerializer(Plain):
+    """Tools that may run next, most likely first; none when past runs tell nothing."""
+
+    results = PredictionSerializer(many=True)
 
 
 class SuggestSerializer(Plain):
@@ -107,13 +139,41 @@ class NearestSerializer(Plain):
     reasons = serializers.ListField(child=serializers.CharField())
 
 
+class QuestionSerializer(Plain):
+    """What the planner asks; ``argument`` is empty when it asks for the tool of the task."""
+
+    task = serializers.CharField()
+    tool = serializers.CharField()
+    argument = serializers.CharField(allow_blank=True)
+    text = serializers.CharField()
+
+
 class SuggestionSerializer(Plain):
     """A plan, or null with the nearest tools. ``missing_inputs``: input -> tool that needs it."""
 
     plan = serializers.JSONField(allow_null=True)
-    confidence = serializers.FloatField()
+    confidence = serializers.FloatField(
+        help_text="Probability (0 to 1) that the plan is right in everything."
+    )
     layers = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
     reasons = TaskReasonSerializer(many=True)
     nearest = NearestSerializer(many=True)
     missing_inputs = serializers.DictField(child=serializers.CharField())
+    questions = QuestionSerializer(many=True)
     warnings = serializers.ListField(child=serializers.CharField())
+
+
+class ToolMemorySerializer(Plain):
+    """The last decisions of people about calls of a tool, in runs that the caller may see."""
+
+    tool = serializers.CharField()
+    approved = serializers.IntegerField(help_text="With edits or without.")
+    edited = serializers.IntegerField()
+    rejected = serializers.IntegerField(help_text="Rejected, or sent back for changes.")
+    comment = serializers.CharField(help_text="Of the newest rejection; secrets are masked.")
+
+
+class SuggestAnswerSerializer(SuggestionSerializer):
+    """A suggestion, and what people decided about earlier calls of its tools."""
+
+    decisions = ToolMemorySerializer(many=True)

@@ -1,4 +1,4 @@
-"""Routes below the API's root: ``tools/``, ``tools/search/``, ``tools/suggest/``."""
+"""Routes below the API's root: ``tools/``, and ``search/``, ``next/`` and ``suggest/`` in it."""
 
 from rest_framework.routers import SimpleRouter
 

@@ -1,22 +1,29 @@
 """REST API of the catalogue: list, search, suggest a plan."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db.models import QuerySet
+from django.utils.module_loading import import_string
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
-from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from graphrag import ranking
+from graphrag import prediction, ranking
 from graphrag.api.serializers import (
     Plain,
+    PredictionsSerializer,
+    PredictSerializer,
+    SuggestAnswerSerializer,
     SuggestionSerializer,
     SuggestSerializer,
     ToolFilterSerializer,
+    ToolMemorySerializer,
     ToolSearchAnswerSerializer,
     ToolSearchSerializer,
     ToolSerializer,
@@ -37,6 +44,11 @@ _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in 
 _PAGE_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
 
 
+def _rejections(memory: Any) -> str:
+    total = memory.approved + memory.rejected
+    return f"People rejected {memory.rejected} of the last {total} calls of {memory.tool}."
+
+
 def _search_result(found: retrieval_search.Found) -> dict[str, Any]:
     tool = found.tool
     return {
@@ -47,6 +59,7 @@ def _search_result(found: retrieval_search.Found) -> dict[str, Any]:
         "description": tool.description,
         "permission_set": tool.permission_set,
         "read_only": tool.read_only,
+        "destructive": tool.destructive,
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
         "similarity": round(found.similarity, 4),
@@ -65,20 +78,24 @@ def _query(
     return parameters
 
 
+def _scopes(request: Request) -> Collection[str] | None:
+    """Return the scopes of the request's token; None for a session, which has every scope."""
+    scopes: Collection[str] | None = getattr(request.auth, "scopes", None)
+    return scopes
+
+
 class CanPlan(BasePermission):
-    """Allow signed-in people, and tokens with the scope ``read`` or ``run``."""
+    """Allow signed-in people, and tokens with the scope ``read`` or ``run``, as in MCP."""
 
     message = "This token has neither the scope 'read' nor 'run'."
     scopes = frozenset({"read", "run"})
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Refuse anonymous requests, and unsafe methods for tokens without either scope."""
+        """Refuse anonymous requests, and tokens with neither scope."""
         if not (request.user and request.user.is_authenticated):
             return False
-        granted = getattr(request.auth, "scopes", None)
-        if granted is None or request.method in SAFE_METHODS:
-            return True
-        return not self.scopes.isdisjoint(granted)
+        granted = _scopes(request)
+        return granted is None or not self.scopes.isdisjoint(granted)
 
 
 @extend_schema_view(
@@ -155,9 +172,25 @@ class ToolViewSet(ToolViews):
         return self._search(request.data)
 
     @extend_schema(
+        summary="Predict the next tools of a run",
+        parameters=[PredictSerializer],
+        responses=PredictionsSerializer,
+        filters=False,
+    )
+    @action(detail=False, methods=["get"], pagination_class=None)
+    def next(self, request: Request) -> Response:
+        """Enabled tools that probably run next, with the probability from past runs."""
+        _query(request, PredictSerializer)
+        serializer = PredictSerializer(data=request.query_params)
+        serializer.is_valid(raise_exception=True)
+        params = serializer.validated_data
+        found = prediction.predict_next(params["done"], limit=params["limit"])
+        return Response(PredictionsSerializer({"results": found}).data)
+
+    @extend_schema(
         summary="Suggest a plan for an intent",
         request=SuggestSerializer,
-        responses=SuggestionSerializer,
+        responses=SuggestAnswerSerializer,
     )
     @action(detail=False, methods=["post"], pagination_class=None)
     def suggest(self, request: Request) -> Response:
@@ -168,4 +201,10 @@ class ToolViewSet(ToolViews):
         suggestion = planning_services.suggest(params["intent"], params.get("inputs"))
         body = SuggestionSerializer(suggestion).data
         body["nearest"] = body["nearest"][: params.get("limit", _MAX_NEAREST)]
+        scopes = _scopes(request)
+        may_read = scopes is None or "read" in scopes
+        tools = {reason.tool for reason in suggestion.reasons} if may_read else set()
+        memory = import_string(settings.HOLDPOINT["tool_memory"])(request.user, tools).values()
+        body["decisions"] = ToolMemorySerializer(memory, many=True).data
+        body["warnings"] += [_rejections(each) for each in memory if each.is_mostly_rejected]
         return Response(body)

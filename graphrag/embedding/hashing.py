@@ -1,4 +1,4 @@
-"""The hashing embedder: words, synonym groups and character n-grams, hashed into a vector.
+"""The hashing embedder: words and character n-grams, hashed into a vector.
 
 It is deterministic and needs no model. Each feature has a sparse signed code (four nonzero
 dimensions), so that features rarely collide. Each line of a document weighs less than the line
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from graphrag import tokenizer
 
-IDENTITY = "hashing:2"
+IDENTITY = "hashing:3"
 Rarity = Callable[[str], float]
-"""Stem or label of a synonym group -> its IDF in the catalogue, at least 0."""
+"""Stem -> its IDF in the catalogue, at least 0."""
 
 _NONZERO = 4
 _LINE_WEIGHTS = (1.3, 0.8, 0.2, 0.1)
-_GROUP_WEIGHT = 1.1
 _NGRAM_WEIGHT = 0.25
 _REPETITION_WEIGHT = 0.3
 _MAX_WORDS = 400
@@ -53,16 +52,9 @@ def _document_weights(written: str) -> Mapping[str, float]:
         counts = Counter(tokenizer.stems(line)[:_MAX_WORDS])
         for word, count in counts.items():
             weight = share * (1.0 + _REPETITION_WEIGHT * log(count))
-            for feature, part in _features(word):
+            for feature, part in ((word, 1.0), *_ngrams(word)):
                 weights[feature] = max(weights.get(feature, 0.0), weight * part)
     return weights
-
-
-# Keyed by the stem; bounded by 65,536; never stale, because the result depends only on the key.
-@lru_cache(maxsize=65_536)
-def _features(word: str) -> tuple[tuple[str, float], ...]:
-    groups = tuple((label, _GROUP_WEIGHT) for label in tokenizer.GROUPS_BY_STEM.get(word, ()))
-    return ((word, 1.0), *groups, *_ngrams(word))
 
 
 # Keyed by the word; bounded by 65,536; never stale, because the result depends only on the key.
@@ -83,8 +75,6 @@ def _query_weights(query: str, rarity: Rarity) -> Mapping[str, float]:
         weights[word] = rare
         for feature, part in _ngrams(word):
             weights[feature] = max(weights.get(feature, 0.0), part * rare)
-    for label, share in tokenizer.query_groups(query).items():
-        weights[label] = _GROUP_WEIGHT * share * rarity(label)
     return weights
 
 

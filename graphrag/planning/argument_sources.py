@@ -3,21 +3,26 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from graphrag import tokenizer
-from graphrag.catalogue.tool_record import ToolRecord
-from graphrag.planning import schemas
+from graphrag.catalogue.tool_record import ToolRecord, own_name
+from graphrag.planning import parameters, schemas
+from graphrag.planning.intents import Step
+from graphrag.planning.parameters import Parameter
 
+#: Values of one origin that are compared with parameters: inputs, context, or outputs of tasks.
+MAX_SOURCES = 200
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WHOLE = frozenset({"", "result", "output", "value", "data", "content", "text"})
-_CONTENT = tokenizer.stem_set(
-    "value text content data input body lines xml json csv html markdown document items"
-    " source string raw payload"
-)
 _NAMES_FILES = tokenizer.stem_set("path file filename name")
+_READS = tokenizer.stem_set(
+    "get list search read fetch find query extract show describe retrieve view lookup logs history"
+    " status download open crawl export"
+)
 _ALIAS_FIT = 0.62
 _CONTEXT_FIT = 1.0
 _ALIASES = tuple(
@@ -39,6 +44,8 @@ class Source:
 
     ``name`` is the name of the value, empty for the whole output of a task. ``length`` is the
     length of a list among inputs or context. ``by_ending``: chosen from a list by its suffix.
+    ``server`` and ``subjects`` belong to the tool that returns the value: its server, and the
+    stems of its name. ``is_read`` when that tool returns what it has read.
     """
 
     origin: str
@@ -48,6 +55,9 @@ class Source:
     item_types: frozenset[str] = frozenset()
     length: int | None = None
     by_ending: bool = False
+    server: str = ""
+    subjects: frozenset[str] = frozenset()
+    is_read: bool = True
 
     def reference(self, select: str | None = None) -> dict[str, str]:
         """Return the reference in plan syntax."""
@@ -55,9 +65,14 @@ class Source:
         return {"$from": self.origin, "select": chosen} if chosen else {"$from": self.origin}
 
     @property
+    def is_of_task(self) -> bool:
+        """Whether the value comes from the output of a task."""
+        return self.origin not in ("inputs", "context")
+
+    @property
     def is_whole(self) -> bool:
         """Whether the value is the whole output of a task."""
-        return self.origin not in ("inputs", "context") and self.select in _WHOLE
+        return self.is_of_task and self.select in _WHOLE
 
 
 def identifier(name: str) -> str:
@@ -66,8 +81,8 @@ def identifier(name: str) -> str:
 
 
 def sources_of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source]:
-    """Yield one source per key of the execution's inputs or context."""
-    for name, value in values.items():
+    """Yield one source per key of the execution's inputs or context, MAX_SOURCES at most."""
+    for name, value in islice(values.items(), MAX_SOURCES):
         array = value if isinstance(value, list | tuple) else None
         item_types = frozenset(schemas.type_of(item) for item in array or ())
         yield Source(
@@ -83,9 +98,20 @@ def sources_of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source
 def sources_of_task(task: str, record: ToolRecord | None, extension: str = "") -> Iterator[Source]:
     """Yield the sources of a task's output: properties and list items by schema, and the whole.
 
-    A list provides its first item, or the first whose name ends with ``extension``.
+    A list provides its first item, or the first whose name ends with ``extension``. Yields
+    MAX_SOURCES at most.
     """
     schema = record.output_schema if record else None
+    for source in islice(_sources_of_output(task, schema, extension), MAX_SOURCES):
+        if record is None:
+            yield source
+        else:
+            subjects = parameters.name_stems(own_name(record)) | parameters.name_stems(source.name)
+            reads = record.read_only or not _READS.isdisjoint(subjects)
+            yield replace(source, server=record.server, subjects=subjects, is_read=reads)
+
+
+def _sources_of_output(task: str, schema: Any, extension: str) -> Iterator[Source]:
     for name, part in schemas.properties_of(schema).items():
         select = identifier(name)
         yield Source(task, select, name, schemas.types_of(part), _item_types(part))
@@ -104,6 +130,7 @@ def _sources_of_items(
     items = schemas.item_schema(schema)
     types = schemas.types_of(items)
     if types == {"string"}:
+        extension = extension if is_file_name(name) else ""
         chosen = f"{list_}[?ends_with(@, '.{extension}')] | [0]" if extension else f"{list_}[0]"
         yield Source(task, chosen, name, types, by_ending=bool(extension))
     for key, part in schemas.properties_of(items).items():
@@ -122,21 +149,52 @@ def is_file_name(name: str) -> bool:
     return not _NAMES_FILES.isdisjoint(tokenizer.name_stems(name))
 
 
-def fit(parameter: str, schema: Any, source: Source) -> float:
-    """Return how well a source fits a parameter, 0 to 1, by name and compatible types."""
-    wanted = schemas.types_of(schema)
-    if source.is_whole:
-        if not schemas.feeds(source.types, wanted):
-            return 0.0
-        return 0.6 if tokenizer.name_stems(parameter) & _CONTENT else 0.0
-    if source.by_ending and is_file_name(parameter):
-        return 1.0 if schemas.feeds(source.types, wanted) else 0.0
-    whole, each = schemas.feeds(source.types, wanted), can_fan_out(schema, source)
+def fit(parameter: Parameter, source: Source, step: Step) -> float:
+    """Return how well a source fits a parameter, 0 to 1, by name, types and the step's words."""
+    wanted = parameter.types
+    whole, each = schemas.feeds(source.types, wanted), can_fan_out(parameter.schema, source)
     if not (whole or each):
         return 0.0
-    similarity = name_similarity(parameter, source.name)
-    # A value that the agent provided for this change precedes a value with an equal name.
-    return _CONTEXT_FIT if source.origin == "context" and similarity >= _ALIAS_FIT else similarity
+    if source.is_whole:
+        return _fit_of_output(parameter, source, step)
+    if source.by_ending and is_file_name(parameter.name):
+        return 1.0
+    similarity = name_similarity(parameter.name, source.name)
+    if source.origin == "context" and similarity >= _ALIAS_FIT:
+        # A value that the agent provided for this change precedes a value with an equal name.
+        return _CONTEXT_FIT
+    if source.is_of_task and parameter.is_locator and not _same_thing(parameter, source):
+        return 0.0
+    return similarity
+
+
+def _same_thing(parameter: Parameter, source: Source) -> bool:
+    """Whether both denote one kind of thing: any file, or an entity of the same server."""
+    if parameter.is_path or parameter.is_url:
+        return True
+    entity = parameter.entity or parameter.tool_stems
+    return source.server == parameter.tool.server and bool(entity & source.subjects)
+
+
+def _fit_of_output(parameter: Parameter, source: Source, step: Step) -> float:
+    """Return how well the whole output of a task fits.
+
+    A free text takes any output. A parameter that says which thing is meant takes the output of a
+    tool of the same server for that kind of thing ("search_issues" for ``issue_number``), or the
+    one that "it" and "the page" refer to.
+    """
+    if not parameter.takes_scalars:
+        return 0.0
+    if parameter.is_content:
+        return 0.8 if step.refers_back else 0.6 if source.is_read else 0.0
+    if source.server != parameter.tool.server or not parameter.is_required:
+        return 0.0
+    if parameter.entity & source.subjects:
+        return 0.65
+    if parameter.entity & step.definite_stems:
+        return 0.62
+    refers = bool(step.definite_stems) or (step.refers_back and parameter.is_bare)
+    return 0.61 if refers and parameter.is_locator and source.is_read else 0.0
 
 
 def can_fan_out(schema: Any, source: Source) -> bool:
@@ -156,7 +214,7 @@ def name_similarity(parameter: str, given: str) -> float:
     """Return the similarity of two names, 0 to 1. Key: the names; bound: 16,384; constant."""
     if parameter == given:
         return 1.0
-    first, second = tokenizer.name_stems(parameter), tokenizer.name_stems(given)
+    first, second = parameters.name_stems(parameter), parameters.name_stems(given)
     if not first or not second:
         return 0.0
     if first == second:
@@ -169,9 +227,9 @@ def name_similarity(parameter: str, given: str) -> float:
 
 
 def best_source(
-    parameter: str, schema: Any, sources: Iterable[Source], at_least: float
+    parameter: Parameter, sources: Iterable[Source], step: Step, at_least: float
 ) -> Source | None:
     """Return the source with the best fit; the earlier of equals."""
-    scored = [(fit(parameter, schema, source), source) for source in sources]
+    scored = [(fit(parameter, source, step), source) for source in sources]
     good = [pair for pair in scored if pair[0] >= at_least]
     return max(good, key=lambda pair: (pair[1].by_ending, pair[0]))[1] if good else None

@@ -1,31 +1,39 @@
 """Fill a tool's arguments from inputs, context, earlier outputs and the text of the step."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphrag import tokenizer
 from graphrag.catalogue.tool_record import ToolRecord
-from graphrag.planning import argument_sources, schemas
+from graphrag.planning import argument_sources, parameters
 from graphrag.planning.argument_sources import Source
-from graphrag.planning.intents import ABOUT, Step
+from graphrag.planning.intents import VERBS, Step
+from graphrag.planning.parameters import Parameter
 
 _REQUIRED_FIT = 0.6
 _OPTIONAL_FIT = 0.95
-_QUERY_NAMES = frozenset({"query", "q", "search_query", "question", "topic", "term", "search_term"})
+#: Affinity from which a literal of the text is an argument; below, the field stays empty.
+_LITERAL_REQUIRED = 0.5
+_LITERAL_OPTIONAL = 0.8
 _QUERY_LANGUAGES = re.compile(r"\b(sql|jql|cql|jmespath|xpath|regex)\b", re.IGNORECASE)
-_PATH_STEMS = tokenizer.stem_set("path file filename directory folder dir repo repository")
-_URL_STEMS = tokenizer.stem_set("url uri link href")
-_COUNT_STEMS = tokenizer.stem_set("count limit max maximum number top results")
+_WORDS = re.compile(r"[\w-]+|,")
+_NO_SERVERS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class FilledArguments:
-    """Arguments of one task in plan syntax, and the required ones without a source."""
+    """Arguments of one task in plan syntax.
+
+    ``missing`` are required arguments without a source; ``unsure`` refer to the whole output of an
+    earlier task of which they need a part. ``taken`` is the sum of the affinities of literals.
+    """
 
     values: dict[str, Any]
     missing: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    taken: float = 0.0
 
     @property
     def uses(self) -> frozenset[str]:
@@ -39,112 +47,199 @@ class FilledArguments:
 
 
 def fill(
-    record: ToolRecord, *, step: Step, available: Sequence[Source], most: int = 1
+    record: ToolRecord,
+    *,
+    step: Step,
+    available: Sequence[Source],
+    most: int = 1,
+    carried: Mapping[str, Any] | None = None,
+    servers: frozenset[str] = _NO_SERVERS,
 ) -> list[FilledArguments]:
     """Fill the arguments of one task, or of up to ``most`` tasks, one per item of a known list.
 
-    A required argument without a source refers to an input of its own name, which is listed in
-    ``missing``, so that a caller can provide it.
+    ``carried`` are arguments by name of an earlier task of the same server: the file or repository
+    that both work on. A required argument without a source refers to an input of its own name,
+    which is listed in ``missing``, so that a caller can provide it.
     """
+    listed = parameters.parameters_of(record)
+    literals, taken = _assigned(listed, step, servers)
     values: dict[str, Any] = {}
     missing: list[str] = []
+    unsure: list[str] = []
     spread: tuple[str, Source] | None = None
-    place = _optional_path_parameter(record, step)
-    for name, schema in record.parameters.items():
-        required = name in record.required
-        wanted = required or name == place
-        found = _value(record, name, schema, step, available, required=wanted)
+    for parameter in listed:
+        found = _value(parameter, step, available, literals.get(parameter.name), carried or {})
         if isinstance(found, Source):
-            if argument_sources.can_fan_out(schema, found) and required and spread is None:
-                spread = (name, found)
+            fans_out = argument_sources.can_fan_out(parameter.schema, found)
+            if fans_out and parameter.is_required and spread is None:
+                spread = (parameter.name, found)
+            if found.is_whole and not parameter.is_content:
+                unsure.append(parameter.name)
             found = found.reference()
         if found is not None:
-            values[name] = found
-        elif required and "default" not in _as_mapping(schema):
-            values[name] = {"$from": "inputs", "select": argument_sources.identifier(name)}
-            missing.append(name)
-    return list(_fan_out(values, tuple(missing), spread, most))
+            values[parameter.name] = found
+        elif parameter.is_required and not parameter.has_default:
+            values[parameter.name] = _input(parameter.name)
+            missing.append(parameter.name)
+    filled = FilledArguments(
+        {name: values[name] for name in record.parameters if name in values},
+        tuple(name for name in record.parameters if name in missing),
+        tuple(unsure),
+        taken,
+    )
+    return list(_fan_out(filled, spread, most))
 
 
-def _optional_path_parameter(record: ToolRecord, step: Step) -> str | None:
-    """Return the optional parameter for a path in the text, if no required one takes it."""
-    if not step.literals.paths:
-        return None
-    places = [
-        name
-        for name, schema in record.parameters.items()
-        if _literal(name, schema, step) in step.literals.paths
-    ]
-    return None if {*record.required} & {*places} else next(iter(places), None)
-
-
-def _as_mapping(schema: Any) -> dict[str, Any]:
-    return schema if isinstance(schema, dict) else {}
+def _input(name: str) -> dict[str, str]:
+    return {"$from": "inputs", "select": argument_sources.identifier(name)}
 
 
 def _value(
-    record: ToolRecord,
-    name: str,
-    schema: Any,
+    parameter: Parameter,
     step: Step,
     available: Sequence[Source],
-    *,
-    required: bool,
+    literal: Any,
+    carried: Mapping[str, Any],
 ) -> Any:
     """A source, a literal, or None.
 
-    An exact match of names precedes a literal of the text, and a literal precedes a similar name;
-    a path in the text precedes files that an earlier task found.
+    An input or context value of the exact name precedes a literal of the text, and a literal
+    precedes everything else.
     """
-    exact = argument_sources.best_source(name, schema, available, _OPTIONAL_FIT)
-    literal = _literal(name, schema, step)
-    found = exact is not None and exact.origin not in ("inputs", "context")
-    if exact is not None and not (found and literal in step.literals.paths):
+    exact = argument_sources.best_source(parameter, available, step, _OPTIONAL_FIT)
+    if exact is not None and (literal is None or not exact.is_of_task):
         return exact
-    if literal is not None and (required or not isinstance(literal, str)):
+    if literal is not None:
         return literal
-    if not required:
+    if not parameter.is_required:
         return None
-    near = argument_sources.best_source(name, schema, available, _REQUIRED_FIT)
+    value = carried.get(parameter.name)
+    if value is not None and _may_carry(parameter, step, value):
+        return value
+    near = argument_sources.best_source(parameter, available, step, _REQUIRED_FIT)
     if near is not None:
         return near
-    choices = _as_mapping(schema).get("enum")
-    if isinstance(choices, list) and len(choices) == 1:
-        return choices[0]
-    return _search_text(record, name, schema, step)
+    if len(parameter.choices) == 1:
+        return parameter.choices[0]
+    return _search_text(parameter, step)
 
 
-def _literal(name: str, schema: Any, step: Step) -> Any:
-    """Return a literal of the step that suits the parameter, or None."""
-    found, stems, wanted = step.literals, set(tokenizer.stems(name)), schemas.types_of(schema)
-    if found.urls and (stems & _URL_STEMS or _as_mapping(schema).get("format") == "uri"):
-        return found.urls[0]
-    if found.numbers and wanted & {"integer", "number"} and stems & _COUNT_STEMS:
-        return found.numbers[0]
-    if "string" not in wanted:
-        return None
-    if found.paths and stems & _PATH_STEMS:
-        return found.paths[0]
-    return found.quoted[0] if found.quoted and not stems & _PATH_STEMS else None
+def _may_carry(parameter: Parameter, step: Step, value: Any) -> bool:
+    """Whether an argument of an earlier task also holds for this one.
+
+    A title or a folder does only where the text refers to it. A file does not for a tool that
+    writes a whole file, unless the text refers to it.
+    """
+    if parameter.is_content or parameter.is_query or parameter.name == "name":
+        return False
+    refers = step.refers_back or bool(step.definite_stems)
+    if parameter.name != "path":
+        return refers or parameter.is_path or not parameter.is_title
+    is_file = isinstance(value, str) and "." in value.rpartition("/")[2]
+    writes = any(name in parameter.tool.required for name in ("content", "text", "data"))
+    return refers or (is_file and not writes)
 
 
-def _search_text(record: ToolRecord, name: str, schema: Any, step: Step) -> str | None:
+def _assigned(
+    listed: Sequence[Parameter], step: Step, servers: frozenset[str]
+) -> tuple[dict[str, Any], float]:
+    """Return parameter name -> value of the text, and the sum of the literals' affinities.
+
+    A literal fills one parameter at most.
+    """
+    words = _WORDS.findall(_plain_text(step))
+    lower = [word.lower() for word in words]
+    choices = {
+        parameter.name: choice
+        for parameter in listed
+        if (choice := parameters.chosen(parameter, lower)) is not None
+    }
+    nouns = frozenset(tokenizer.stem(choice.lower()) for choice in choices.values())
+    values, used = _owner_and_repository(listed, step)
+    total = float(len(used))
+    for at, parameter, affinity in _pairs(listed, step, parameters.verb_stem(lower), nouns):
+        value = parameter.accepts(step.literals[at].value)
+        if at in used or (parameter.name in values and not isinstance(value, list)):
+            continue
+        if parameter.name not in values:
+            values[parameter.name] = value
+        elif _continues(step, at, used):
+            values[parameter.name] = [*values[parameter.name], *value]
+        else:
+            continue
+        used.add(at)
+        total += affinity
+    values = {**choices, **values}
+    for parameter in listed:
+        if parameter.name not in values and parameter.takes_text and not parameter.choices:
+            named = parameters.beside_noun(parameter, words, nouns, VERBS | servers)
+            if named is not None:
+                values[parameter.name] = named
+    return values, total
+
+
+def _pairs(
+    listed: Sequence[Parameter], step: Step, verb: str, nouns: frozenset[str]
+) -> Iterator[tuple[int, Parameter, float]]:
+    """Yield the literals with parameters that they suit, and how well, best first."""
+    scored = [
+        (-parameters.affinity(literal, each, verb, nouns), not each.is_required, at, place)
+        for at, literal in enumerate(step.literals)
+        for place, each in enumerate(listed)
+    ]
+    for negative, optional, at, place in sorted(scored):
+        if -negative >= (_LITERAL_OPTIONAL if optional else _LITERAL_REQUIRED):
+            yield at, listed[place], -negative
+
+
+def _continues(step: Step, at: int, used: set[int]) -> bool:
+    """Whether a literal is of the kind of one that is in use: ``a.txt`` and ``b.txt``."""
+    return any(step.literals[other].kind == step.literals[at].kind for other in used)
+
+
+def _owner_and_repository(
+    listed: Sequence[Parameter], step: Step
+) -> tuple[dict[str, Any], set[int]]:
+    """Return the parts of ``acme/shop`` for a tool with an owner and a repository."""
+    if {"owner", "repo"} <= {parameter.name for parameter in listed}:
+        for at, literal in enumerate(step.literals):
+            if literal.kind == "slug":
+                owner, _, repository = str(literal.value).partition("/")
+                return {"owner": owner, "repo": repository}, {at}
+    return {}, set()
+
+
+def _plain_text(step: Step) -> str:
+    """Return the text of a step with commas for its literals."""
+    parts, end = [], 0
+    for literal in step.literals:
+        parts += [step.text[end : literal.start], " , "]
+        end = literal.end
+    return "".join((*parts, step.text[end:]))
+
+
+def _search_text(parameter: Parameter, step: Step) -> str | None:
     """Return the object of the step for a search tool; None for tools with a query language."""
-    if name not in _QUERY_NAMES or "string" not in schemas.types_of(schema):
+    if not parameter.is_query or not parameter.takes_text:
         return None
-    described = f"{record.name} {record.description} {_as_mapping(schema).get('description', '')}"
-    if _QUERY_LANGUAGES.search(described):
+    tool = parameter.tool
+    if _QUERY_LANGUAGES.search(f"{tool.name} {tool.description} {parameter.description}"):
         return None
-    return ABOUT.split(step.text, maxsplit=1)[-1].strip(" .?!")
+    words = [word.lower() for word in _WORDS.findall(step.text)]
+    if not (step.has_subject or parameters.verb_stem(words) in parameters.SEARCHING):
+        return None
+    return step.subject
 
 
 def _fan_out(
-    values: dict[str, Any], missing: tuple[str, ...], spread: tuple[str, Source] | None, most: int
+    filled: FilledArguments, spread: tuple[str, Source] | None, most: int
 ) -> Iterator[FilledArguments]:
     if spread is None:
-        yield FilledArguments(values, missing)
+        yield filled
         return
     name, source = spread
     for at in range(min(source.length or 0, max(1, most))):
         one = source.reference(f"{source.select}[{at}]")
-        yield FilledArguments({**values, name: one}, missing)
+        yield FilledArguments(
+            {**filled.values, name: one}, filled.missing, filled.unsure, filled.taken
+        )

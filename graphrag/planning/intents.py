@@ -1,42 +1,79 @@
-"""Parse an intent in natural language into ordered steps and literal values."""
+"""Parse an intent in natural language into ordered steps with their literal values."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import takewhile
 
 from graphrag import tokenizer
-from graphrag.thesaurus import ACTIONS
+from graphrag.planning import literals
+from graphrag.planning.literals import Literal
 
 MAX_STEPS = 12
 
-_THEN = re.compile(
-    r"(?:[;\n]|(?<=[a-z0-9])\.\s|,?\s*\b(?:and then|then|after that|afterwards|finally|next)\b,?)",
+#: Verbs that begin a step.
+VERBS = frozenset(
+    """
+    add analyse analyze annotate answer append apply approve archive ask assign attach audit
+    book build calculate call cancel change check clear click clone close collect combine
+    comment commit compare compile compress compute configure connect convert copy count
+    create cut deactivate decline delete deploy describe detect diff disable display download
+    draft drop duplicate edit email emit empty enable enumerate estimate evaluate execute
+    export extract fetch fill filter find fix forget fork format forward generate get give
+    grab group hide highlight import index inform insert inspect install join label launch
+    link list load locate lock log look make mark measure mention merge modify move note
+    notify open order parse paste patch pick pin ping place plan plot post prepare print
+    process produce protect publish pull push put query react read rebase record redirect
+    reformat register relate remember remind remove rename render reopen replace reply report
+    request reschedule reset resize resolve respond restart restore retrieve return revert
+    review rotate run save scale scan schedule score search see select send set share show
+    shut sort split stage star start stop store submit subscribe sum summarise summarize
+    switch sync tag take tell test track transform translate trigger turn unlock unzip update
+    upgrade upload use validate verify view visit wait watch wipe withdraw write zip echo
+    """.split()  # noqa: SIM905
+)
+_ASKS = frozenset({"what", "which", "who"})
+#: Verbs that are a step without an object: "stage the files and commit".
+_ALONE = frozenset({"commit", "deploy", "merge", "publish", "push"})
+_BEFORE_VERB = re.compile(
+    r"(?:(?:also|again|first|firstly|second|secondly|now|please|just|lastly|last|then|and|to|so"
+    r"|kindly|there|(?:can|could|would|will)\s+you|let'?s|go\s+ahead\s+and|help\s+me(?:\s+to)?"
+    r"|(?:i|we)(?:'d|\s+would)?\s+(?:want|need|like|have)(?:\s+you)?\s+to"
+    r"|for\s+(?:each|every|all)(?:\s+one)?(?:\s+of\s+(?:them|these|those))?)\b[,\s]*)+",
     re.IGNORECASE,
 )
-_AND = re.compile(r"(?:,\s*(?:and\b)?|\band\b|\bplus\b)\s*", re.IGNORECASE)
-_BULLET = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+", re.MULTILINE)
-_URL = re.compile(r"https?://[^\s\"'<>]+")
-_QUOTED = re.compile(r"\"([^\"\n]{1,500})\"|(?<!\w)'([^'\n]{1,500})'(?!\w)")
-_DIRECTORY_NAMES = (".", "..")
-_PATH = re.compile(r"(?<![\w/])(?:\.{0,2}/[\w.@/-]+|[\w-]+(?:/[\w.-]+)*\.[a-z]{1,5}\b)")
-_NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.]|/)")
-ABOUT = re.compile(r"\b(?:for|about|on|regarding|matching|called|named)\s+", re.IGNORECASE)
+_THEN = re.compile(
+    r"(?:[;\n]|(?<=[\w\"'”`)\]])[.!?](?=\s)"
+    r"|,?\s*\b(?:and then|then|after that|afterwards|finally|next(?=,|\s+\w+\s+(?:the|an?|it)\b))"
+    r"\b,?)",
+    re.IGNORECASE,
+)
+_AND = re.compile(r"(?:,\s*(?:and\b)?|\band\b|\bplus\b|&)\s*", re.IGNORECASE)
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
+_SUBORDINATE = re.compile(
+    r"\s*(?P<word>before|after|once|when|as soon as)\s+(?P<clause>[^,]+),\s*(?P<main>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ENDS_BEFORE = re.compile(
+    r"(?P<main>.+?),?\s+before\s+(?P<clause>\w+ing\b.+)", re.IGNORECASE | re.DOTALL
+)
+_ABOUT = re.compile(
+    r"\b(?:for|about|on|regarding|matching|containing|called|named|mentioning)\s+", re.IGNORECASE
+)
 _HEAD = re.compile(r"\b(?:for|about|regarding)\s+", re.IGNORECASE)
+_BACK = re.compile(
+    r"\b(?:it|its|them|they|their|those|these|this|there|each|the\s+(?:results?|output|findings"
+    r"|same|one|ones|(?:first|last|latest|newest|oldest|top)(?!\s+\d))|that(?=[.,\s]*$)|all\s+of)\b",
+    re.IGNORECASE,
+)
+_DEFINITE = re.compile(
+    r"\b(?:the|this|that|these|those|its|their)\s+(\w+(?:\s+\w+){0,2})", re.IGNORECASE
+)
 _EXTENSION = re.compile(
     r"\b(csv|docx?|html?|ini|json|jsonl|log|md|pdf|py|toml|tsv|txt|xlsx?|xml|ya?ml)\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Literals:
-    """Literal values in the text of a step."""
-
-    urls: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    quoted: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()
-    extension: str = ""
+_PLACEHOLDERS = {"url": "url", "email": "email", "key": "issue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +82,27 @@ class Step:
 
     text: str
     after_previous: bool = False
-    literals: Literals = field(default_factory=Literals)
+    literals: tuple[Literal, ...] = ()
 
     @property
     def query(self) -> str:
-        """The search query for tools: the text without literal values."""
-        plain = _QUOTED.sub(" ", _URL.sub(" url ", self.text))
-        return _NUMBER.sub(" ", _PATH.sub(lambda path: _kind_of(path.group()), plain))
+        """The search query for tools: the text without literal values, but with names."""
+        parts, end = [], 0
+        for each in self.literals:
+            parts.append(self.text[end : each.start])
+            parts.append(f" {self._placeholder(each)} ")
+            end = each.end
+        return "".join((*parts, self.text[end:]))
+
+    @staticmethod
+    def _placeholder(found: Literal) -> str:
+        if found.kind == "path":
+            return "file" if "." in str(found.value).rpartition("/")[2] else ""
+        if found.kind == "mark":
+            return "channel" if str(found.value).startswith("#") else "user"
+        if found.kind == "name" and str(found.value).replace(" ", "").isalpha():
+            return str(found.value)
+        return _PLACEHOLDERS.get(found.kind, "")
 
     @property
     def head(self) -> str:
@@ -59,31 +110,106 @@ class Step:
         head = _HEAD.split(self.query, maxsplit=1)[0]
         return head if len(tokenizer.content_words(head)) > 1 else self.query
 
+    @property
+    def subject(self) -> str:
+        """The text after "for" or "about", otherwise after "on" or "called", or all of it."""
+        pattern = _HEAD if _HEAD.search(self.text) else _ABOUT
+        return pattern.split(self.text, maxsplit=1)[-1].strip(" .?!")
 
-def _kind_of(path: str) -> str:
-    extension = _EXTENSION.search(path)
-    return f" {extension.group(1) if extension else ''} file "
+    @property
+    def verb(self) -> str:
+        """The stem of its first verb; empty without one."""
+        words = (word.strip(".,:!?").lower() for word in self.text.split())
+        return next((tokenizer.stem(word) for word in words if word in VERBS or word in _ASKS), "")
+
+    @property
+    def has_subject(self) -> bool:
+        """Whether the text says what it is about: "for", "about"."""
+        return bool(_ABOUT.search(self.text))
+
+    @property
+    def extension(self) -> str:
+        """The file extension that the text names, or an empty string."""
+        found = _EXTENSION.search(self.text)
+        return found.group(1).lower() if found else ""
+
+    @property
+    def refers_back(self) -> bool:
+        """Whether a word refers to an earlier step: ``it``, ``them``, ``the result``."""
+        return bool(_BACK.search(_without_quotations(self)))
+
+    @property
+    def definite_stems(self) -> frozenset[str]:
+        """Stems of the nouns with a definite article: ``page`` of ``read the page``."""
+        found: set[str] = set()
+        for phrase in _DEFINITE.findall(_without_quotations(self)):
+            words = takewhile(lambda word: word not in tokenizer.STOP_WORDS, phrase.lower().split())
+            found.update(map(tokenizer.stem, words))
+        return frozenset(found)
 
 
-def steps(intent: str) -> list[Step]:
+def _without_quotations(step: Step) -> str:
+    parts, end = [], 0
+    for each in step.literals:
+        if each.kind == "quoted":
+            parts.append(step.text[end : each.start])
+            end = each.end
+    return " ".join((*parts, step.text[end:]))
+
+
+def steps(intent: str, *, servers: frozenset[str] = frozenset()) -> list[Step]:
     """Return the steps of an intent, at most 12.
 
-    ``then``, semicolons, full stops and line breaks separate consecutive steps; ``and`` and commas
-    separate steps only where a new action begins ("read the log and draft notes", not "date
-    and time").
+    ``then``, semicolons, ends of sentences and line breaks separate consecutive steps; ``and`` and
+    commas separate steps only where a new action begins ("read the log and draft notes", not "date
+    and time"). ``servers`` are the lower-case names of servers, which are no values.
     """
     plain = _BULLET.sub("", intent.replace("\x00", " "))
     found: list[Step] = []
-    for part in _outside_literals(plain, _THEN):
-        for at, piece in enumerate(_actions(part)):
-            if tokenizer.stems(piece):
-                found.append(Step(piece, bool(found) and at == 0, literals(piece)))
+    for sentence in _outside_literals(plain, _THEN):
+        for part_at, part in enumerate(_in_order(sentence)):
+            for at, piece in enumerate(_actions(part)):
+                if tokenizer.stems(piece):
+                    after = bool(found) and at == 0
+                    values = literals.find(piece, ignored=servers)
+                    found.append(Step(piece, after or (part_at > 0 and at == 0), values))
     return found[:MAX_STEPS]
 
 
+def _in_order(sentence: str) -> list[str]:
+    """Return the clauses of "after a, b" and "before b, a" in the order of their actions."""
+    found = _SUBORDINATE.fullmatch(sentence)
+    if found and _starts_action(found["main"]):
+        clause, main = _as_action(found["clause"]), found["main"]
+        if clause:
+            return [main, clause] if found["word"].lower() == "before" else [clause, main]
+    found = _ENDS_BEFORE.fullmatch(sentence)
+    if found and (clause := _as_action(found["clause"])):
+        return [found["main"], clause]
+    return [sentence]
+
+
+def _as_action(clause: str) -> str:
+    """Return a clause as an action: "you delete it" -> "delete it"; empty for other clauses."""
+    words = re.sub(r"^(?:i|we|you)\s+(?:have\s+)?", "", clause, flags=re.IGNORECASE).split(
+        maxsplit=1
+    )
+    if not words:
+        return ""
+    first = words[0].lower()
+    base = tokenizer.stem(first)
+    verb = next((each for each in (first, base, f"{base}e") if each in VERBS), None)
+    verb = verb or next((each for each in VERBS if tokenizer.stem(each) == base), None)
+    return " ".join((verb, *words[1:])) if verb else ""
+
+
 def _outside_literals(written: str, separator: re.Pattern[str]) -> list[str]:
-    """Split at a separator that is not inside a URL or a quotation."""
-    closed = [match.span() for pattern in (_URL, _QUOTED) for match in pattern.finditer(written)]
+    """Split at a separator that is not inside a URL, a path or a quotation."""
+    closed = [
+        (each.start, each.end)
+        for each in literals.find(written)
+        if each.kind in ("url", "quoted", "path", "email")
+    ]
     parts, start = [], 0
     for match in separator.finditer(written):
         if not any(first <= match.start() < last for first, last in closed):
@@ -96,7 +222,7 @@ def _actions(part: str) -> Iterator[str]:
     """Split a clause into pieces that each begin with an action and have an object."""
     current = ""
     for piece in _outside_literals(part, _AND):
-        if current and _starts_action(piece) and len(_content(current)) > 1:
+        if current and _starts_action(piece) and _has_object(current):
             yield current
             current = piece
         else:
@@ -105,31 +231,15 @@ def _actions(part: str) -> Iterator[str]:
         yield current
 
 
-def _content(piece: str) -> list[str]:
-    return [word for word in tokenizer.words(piece) if word not in tokenizer.STOP_WORDS]
-
-
 def _starts_action(piece: str) -> bool:
-    content = _content(piece)
-    return bool(content) and tokenizer.stem(content[0]) in ACTION_STEMS
-
-
-ACTION_STEMS = tokenizer.stem_set(ACTIONS)
-"""Stems of words that begin a step."""
-
-
-def literals(written: str) -> Literals:
-    """Extract URLs, paths, quotations, integers and a file extension, in order of appearance."""
-    urls = tuple(url.rstrip(".,;)") for url in _URL.findall(written))
-    rest = _URL.sub(" ", written)
-    quotations = [first or second for first, second in _QUOTED.findall(rest)]
-    named = tuple(each for each in quotations if _PATH.fullmatch(each) or each in _DIRECTORY_NAMES)
-    quoted = tuple(each for each in quotations if each not in named)
-    extension = _EXTENSION.search(rest)
-    return Literals(
-        urls=urls,
-        paths=(*named, *_PATH.findall(_QUOTED.sub(" ", rest))),
-        quoted=quoted,
-        numbers=tuple(int(number) for number in _NUMBER.findall(_QUOTED.sub(" ", rest))),
-        extension=extension.group(1).lower() if extension else "",
+    """Whether a piece begins with a verb in its base form that has an object."""
+    words = (
+        _BEFORE_VERB.sub("", piece, count=1).split() if _BEFORE_VERB.match(piece) else piece.split()
     )
+    verb = words[0].strip(".,:!?").lower() if words else ""
+    return verb in VERBS and (len(words) > 1 or verb in _ALONE)
+
+
+def _has_object(piece: str) -> bool:
+    words = piece.split()
+    return len(words) > 1 or words[0].lower() in _ALONE

@@ -6,8 +6,8 @@ from typing import Any
 
 from graphrag import cache, conf, database_errors
 from graphrag.planning import argument_sources, intents, plans, step_tasks
+from graphrag.planning.draft import Draft, NearestTool, Question, TaskReason
 from graphrag.planning.plans import InvalidPlan, PlanDict
-from graphrag.planning.step_tasks import Draft, NearestTool, TaskReason
 from graphrag.retrieval.search import EVERYTHING, Filters
 
 
@@ -15,14 +15,17 @@ from graphrag.retrieval.search import EVERYTHING, Filters
 class ReplanResult:
     """A changed plan, or None with the reason among the warnings.
 
-    ``added`` are the ids of the new tasks; every earlier task is unchanged.
+    ``added`` are the ids of the new tasks; every earlier task is unchanged. ``confidence`` is the
+    probability that the new tasks are right, and ``questions`` name what the planner is unsure of.
     """
 
     plan: PlanDict | None
     added: tuple[str, ...] = ()
+    confidence: float = 0.0
     reasons: tuple[TaskReason, ...] = ()
     nearest: tuple[NearestTool, ...] = ()
     missing_inputs: Mapping[str, str]
+    questions: tuple[Question, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -64,18 +67,8 @@ def _replan(
     except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
     draft = _draft(tasks, finished, context, inputs, filters)
-    anchors = plans.sinks(tasks, finished)
-    for step in intents.steps(requirement):
-        ranked = step_tasks.rank_tools(draft, step)
-        step_tasks.note_nearest(draft, ranked)
-        if draft.remaining < 1:
-            draft.warnings.append(
-                f"At most {draft.max_tasks} tasks are added; '{step.text}' was not."
-            )
-        elif not ranked or ranked[0].confidence < conf.suggest_threshold():
-            draft.warnings.append(step_tasks.no_match_warning(draft, step, ranked))
-        else:
-            step_tasks.add_step(draft, step, ranked[0], _minimum_dependencies(step, draft, anchors))
+    steps = intents.steps(requirement, servers=draft.server_words)
+    step_tasks.add_steps(draft, steps, requirement, plans.sinks(tasks, finished))
     return _result(plan, tasks, draft, requirement)
 
 
@@ -111,11 +104,6 @@ def _draft(
     )
 
 
-def _minimum_dependencies(step: intents.Step, draft: Draft, anchors: list[str]) -> list[str]:
-    """Return the tasks that a new task depends on at least: the last new or the last settled."""
-    return [draft.tasks[-1]["id"]] if step.after_previous and draft.tasks else anchors
-
-
 def _result(
     plan: Mapping[str, Any],
     tasks: Mapping[str, dict[str, Any]],
@@ -143,9 +131,11 @@ def _result(
     return ReplanResult(
         plan=changed,
         added=ids,
+        confidence=step_tasks.confidence(draft, draft.reasons),
         reasons=tuple(reason for reason in draft.reasons if reason.task in ids),
         nearest=tuple(draft.nearest),
         missing_inputs=dict(draft.missing_inputs),
+        questions=tuple(question for question in draft.questions if question.task in ids),
         warnings=tuple(draft.warnings),
     )
 

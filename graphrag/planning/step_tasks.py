@@ -2,159 +2,180 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphrag import ranking
-from graphrag.cache import CacheSnapshot
-from graphrag.catalogue.tool_record import ToolRecord, own_name
-from graphrag.graph.tool_graph import ToolGraph
-from graphrag.planning import argument_sources, arguments, plans, schemas
-from graphrag.planning.argument_sources import Source
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import (
+    argument_sources,
+    arguments,
+    calibration,
+    parameters,
+    plans,
+    tool_choice,
+)
 from graphrag.planning.arguments import FilledArguments
+from graphrag.planning.draft import Candidate, Draft, NearestTool, Question, TaskReason
 from graphrag.planning.intents import Step
+from graphrag.planning.parameters import Parameter
+from graphrag.planning.tool_choice import Choice
 from graphrag.ranking import Ranked
 from graphrag.retrieval import search
 from graphrag.retrieval.search import Filters
 
-_CHOICES = 5
 _PRODUCERS = 12
-_PRODUCER_FIT = 0.6
-_CLEAR_MARGIN = 0.15
-_CONFIDENT = 0.7
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReason:
-    """The reasons for a task of a plan. ``confidence`` is 0 to 1."""
-
-    task: str
-    tool: str
-    confidence: float
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NearestTool:
-    """A tool that matched a step and was not chosen."""
-
-    tool: str
-    similarity: float
-    reasons: tuple[str, ...]
+_PRODUCER_FIT, _PRODUCER_NAME_FIT = 0.6, 0.9
+#: Probability below which the planner asks whether a tool is the right one.
+SURE = 0.5
 
 
 @dataclass(slots=True)
-class Draft:
-    """The new tasks of a plan under construction.
+class Order:
+    """The tasks that the next one follows: ``anchors`` if it may run beside ``group``, else those.
 
-    ``earlier`` holds the tasks whose outputs may be used, in order, with their tools.
+    Tasks that only read may run side by side; text order holds for all others.
     """
 
-    cached: CacheSnapshot
-    given_sources: list[Source]
-    max_tasks: int
-    filters: Filters = search.EVERYTHING
-    earlier: dict[str, ToolRecord | None] = field(default_factory=dict)
-    used_ids: set[str] = field(default_factory=set)
-    tasks: list[dict[str, Any]] = field(default_factory=list)
-    reasons: list[TaskReason] = field(default_factory=list)
-    missing_inputs: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    nearest: list[NearestTool] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    group: list[str] = field(default_factory=list)
 
-    @property
-    def graph(self) -> ToolGraph:
-        """The tool graph as of the start of the draft."""
-        return self.cached.graph
-
-    @property
-    def remaining(self) -> int:
-        """The number of tasks that may still be added."""
-        return self.max_tasks - len(self.tasks)
-
-    def names(self) -> list[str]:
-        """Return the tools of the earlier tasks."""
-        return [record.name for record in self.earlier.values() if record]
-
-    def sources(self, step: Step) -> list[Source]:
-        """Return all sources for arguments, newer outputs first."""
-        found = list(self.given_sources)
-        for task, record in reversed(self.earlier.items()):
-            found.extend(argument_sources.sources_of_task(task, record, step.literals.extension))
-        return found
+    def before(self, *, beside: bool) -> list[str]:
+        """Return the tasks that the next one depends on."""
+        if not beside:
+            self.anchors, self.group = self.group or self.anchors, []
+        return self.anchors
 
 
-def rank_tools(draft: Draft, step: Step) -> list[Ranked]:
-    """Return tools for a step, best first; a failed search becomes a warning."""
-    ranked = _searched(draft, step.query)
-    best = ranked[0].confidence if ranked else 0.0
-    if step.head == step.query or best >= _CONFIDENT:
-        return ranked
-    # The object of a search ("diffusion models") need not occur in the text of the tool.
-    by_head = _searched(draft, step.head, with_cosines=True)
-    return by_head if by_head and by_head[0].confidence > best + _CLEAR_MARGIN else ranked
+def add_steps(
+    draft: Draft, steps: Sequence[Step], intent: str, anchors: Collection[str] = ()
+) -> None:
+    """Add the tasks of all steps. ``anchors`` are tasks that the first step depends on."""
+    found = [tool_choice.candidates(draft, step) for step in steps]
+    common = tool_choice.servers_of_plan(found)
+    named = draft.servers_in(intent)
+    order = Order(list(anchors))
+    for step, ranked in zip(steps, found, strict=True):
+        choices = tool_choice.choose(draft, step, ranked, common=common, named=named)
+        note_nearest(draft, [choice.ranked for choice in choices])
+        _note_candidates(draft, choices)
+        best = choices[0] if choices else None
+        if draft.remaining < 1:
+            draft.left_out += 1
+            draft.warnings.append(_full(draft, step))
+        elif best is None or not tool_choice.is_match(draft, best, named):
+            draft.left_out += 1
+            draft.warnings.append(no_match_warning(draft, step, [each.ranked for each in choices]))
+        else:
+            reads = best.ranked.tool.read_only and draft.is_read_only(order.group)
+            after = order.before(beside=reads and not step.after_previous)
+            order.group += _add_step(draft, step, choices, after)
 
 
-def _searched(draft: Draft, query: str, *, with_cosines: bool = False) -> list[Ranked]:
-    answer = search.search(
-        query, limit=_CHOICES, filters=draft.filters, with_cosines=with_cosines, cached=draft.cached
-    )
-    for warning in answer.warnings:
-        if warning not in draft.warnings:
-            draft.warnings.append(warning)
-    return ranking.rank(answer.found, graph=draft.graph, context=draft.names())
+def confidence(draft: Draft, reasons: Sequence[TaskReason]) -> float:
+    """Return the probability that the new tasks are right in everything."""
+    features = plan_features(draft, [each.confidence for each in reasons])
+    return round(calibration.of_plan(features), 4)
 
 
-def add_step(draft: Draft, step: Step, chosen: Ranked, after: Collection[str] = ()) -> list[str]:
-    """Add the tasks for one step and return their ids; none when the draft is full."""
-    filled = arguments.fill(
-        chosen.tool, step=step, available=draft.sources(step), most=draft.remaining
-    )
+def plan_features(draft: Draft, confidences: Sequence[float]) -> tuple[float, ...]:
+    """Return the features of a plan whose tasks have these confidences."""
+    asked = sum(1 for question in draft.questions if question.argument)
+    return calibration.plan_features(confidences, asked, draft.left_out)
+
+
+def _note_candidates(draft: Draft, choices: Sequence[Choice]) -> None:
+    for choice in choices:
+        name, confidence = choice.ranked.tool.name, choice.confidence
+        if name not in draft.candidates or draft.candidates[name].confidence < confidence:
+            draft.candidates[name] = Candidate(choice.ranked.tool, confidence)
+
+
+def _full(draft: Draft, step: Step) -> str:
+    return f"The plan is full ({draft.max_tasks} tasks); '{step.text[:200]}' was left out."
+
+
+def _add_step(
+    draft: Draft, step: Step, choices: Sequence[Choice], after: Collection[str]
+) -> list[str]:
+    """Add the tasks for one step and return their ids."""
+    best = choices[0]
+    tool, filled = best.ranked.tool, best.filled
     if filled and filled[0].missing and draft.remaining > 1:
-        producer = _add_producer(draft, step, chosen.tool, filled[0].missing)
+        producer = _add_producer(draft, step, best, filled[0].missing)
         if producer:
-            filled = arguments.fill(
-                chosen.tool, step=step, available=draft.sources(step), most=draft.remaining
-            )
+            filled = tool_choice.arguments_of(draft, step, best.ranked)
     ids = []
     for one in filled[: max(0, draft.remaining)]:
-        ids.append(_add(draft, chosen.tool, one, after))
+        ids.append(draft.add(tool, one, after))
         draft.reasons.append(
-            TaskReason(ids[-1], chosen.tool.name, round(chosen.confidence, 4), chosen.reasons)
+            TaskReason(ids[-1], tool.name, round(best.confidence, 4), best.ranked.reasons)
         )
-        for name in one.missing:
-            draft.missing_inputs.setdefault(name, chosen.tool.name)
+        ask(draft, ids[-1], tool, one)
+        draft.features[ids[-1]] = best.features
+    if ids and best.confidence < SURE:
+        draft.questions.append(_which_tool(ids[0], step, choices))
     return ids
 
 
-def _add(draft: Draft, tool: ToolRecord, filled: FilledArguments, after: Collection[str]) -> str:
-    task_id = plans.fresh_id(own_name(tool), draft.used_ids)
-    task: dict[str, Any] = {"id": task_id}
-    if tool.kind == "capability":
-        task |= {"type": "capability", "capability": own_name(tool), "inputs": filled.values}
-    else:
-        task |= {"type": "tool", "tool": tool.name, "arguments": filled.values}
-    depends_on = [name for name in draft.earlier if name in filled.uses or name in after]
-    if depends_on:
-        task["depends_on"] = depends_on
-    draft.tasks.append(task)
-    draft.used_ids.add(task_id)
-    draft.earlier[task_id] = tool
-    return task_id
+def ask(draft: Draft, task: str, tool: ToolRecord, filled: FilledArguments) -> None:
+    """Ask for the missing and the unsure arguments of a task."""
+    for name in filled.missing:
+        draft.missing_inputs.setdefault(name, tool.name)
+    draft.questions += _questions(task, tool, filled)
 
 
-def _add_producer(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str]) -> str | None:
-    """Add a read-only tool whose output provides the missing arguments, if one can run now."""
+def _questions(task: str, tool: ToolRecord, filled: FilledArguments) -> list[Question]:
+    listed = {each.name: each for each in parameters.parameters_of(tool)}
+    return [
+        *(
+            Question(task, tool.name, name, _asked_value(listed[name]), is_about_input=True)
+            for name in filled.missing
+        ),
+        *(
+            Question(task, tool.name, name, _asked_part(name, filled.values[name]["$from"]))
+            for name in filled.unsure
+        ),
+    ]
+
+
+def _asked_value(parameter: Parameter) -> str:
+    described = " ".join(parameter.description.split()).rstrip(".")[:200]
+    return (
+        f"What is '{parameter.name}'? {described}." if described else f"What is '{parameter.name}'?"
+    )
+
+
+def _asked_part(name: str, task: str) -> str:
+    return f"Which part of the output of '{task}' is '{name}'?"
+
+
+def _which_tool(task: str, step: Step, choices: Sequence[Choice]) -> Question:
+    tool = choices[0].ranked.tool.name
+    others = ", ".join(each.ranked.tool.name for each in choices[1:3])
+    instead = f" Others that fit: {others}." if others else ""
+    text = f"Is '{tool}' the right tool for '{step.text[:200]}'?{instead}"
+    return Question(task, tool, "", text)
+
+
+def _add_producer(draft: Draft, step: Step, chosen: Choice, missing: Sequence[str]) -> str | None:
+    """Add a read-only tool of the same server whose output provides the missing arguments.
+
+    It is as probable as the tool that needs it.
+    """
+    tool = chosen.ranked.tool
+    wanted = [each for each in parameters.parameters_of(tool) if each.name in missing]
+    if any((each.is_bare and not each.is_path) or not each.takes_scalars for each in wanted):
+        return None
     for candidate in _producers(draft, step, tool, missing):
         filled = arguments.fill(candidate.tool, step=step, available=draft.sources(step))
-        if filled and not filled[0].missing and _provides_all(candidate.tool, tool, missing):
-            task = _add(draft, candidate.tool, filled[0], ())
+        if filled and not filled[0].missing and _provides_all(candidate.tool, wanted, step):
+            task = draft.add(candidate.tool, filled[0], ())
             names = ", ".join(f"'{name}'" for name in missing)
             reason = f"gives {names} to {tool.name}"
             draft.reasons.append(
                 TaskReason(
                     task,
                     candidate.tool.name,
-                    round(candidate.confidence, 4),
+                    round(chosen.confidence, 4),
                     (reason, *candidate.reasons),
                 )
             )
@@ -167,6 +188,7 @@ def _producers(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str
     filters = Filters(
         read_only=True,
         describes_output=True,
+        server=tool.server,
         permission_sets=draft.filters.permission_sets,
         without=(*draft.filters.without, tool.name, *draft.names()),
     )
@@ -178,15 +200,14 @@ def _producers(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str
     return sorted(ranked, key=lambda item: item.tool.name not in before)
 
 
-def _provides_all(producer: ToolRecord, tool: ToolRecord, missing: Sequence[str]) -> bool:
-    outputs = [
-        source
-        for source in argument_sources.sources_of_task("producer", producer)
-        if source.select and schemas.properties_of(producer.output_schema)
-    ]
+def _provides_all(producer: ToolRecord, wanted: Sequence[Parameter], step: Step) -> bool:
+    outputs = [each for each in argument_sources.sources_of_task("producer", producer) if each.name]
+    parts = [each for each in outputs if not each.is_whole]
     return all(
-        argument_sources.best_source(name, tool.parameters[name], outputs, _PRODUCER_FIT)
-        for name in missing
+        argument_sources.best_source(each, outputs, step, _PRODUCER_FIT)
+        if each.is_content
+        else argument_sources.best_source(each, parts, step, _PRODUCER_NAME_FIT)
+        for each in wanted
     )
 
 
@@ -206,13 +227,12 @@ def no_match_warning(draft: Draft, step: Step, ranked: Sequence[Ranked]) -> str:
             "The catalogue has no enabled tool. Connect an MCP server in the admin, or import the"
             " Python tools with `manage.py sync_tools`."
         )
-    names = ", ".join(item.tool.name for item in ranked[:3])
-    ending = f"; the nearest are {names}" if names else "; the catalogue has no similar tool"
+    ending = "" if ranked else "; the catalogue has no similar tool"
     return f"No tool fits '{step.text[:200]}' well enough{ending}."
 
 
 def records_by_task(
-    tasks: Mapping[str, Mapping[str, Any]], records: Mapping[str, ToolRecord]
+    tasks: Mapping[str, Mapping[str, object]], records: Mapping[str, ToolRecord]
 ) -> dict[str, ToolRecord | None]:
     """Return task id -> record of its tool (None for code), in the plan's order."""
     return {name: records.get(plans.tool_name(task) or "") for name, task in tasks.items()}

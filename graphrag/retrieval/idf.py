@@ -1,29 +1,39 @@
-"""Inverse document frequency (IDF) of words in the catalogue, cached until it changes."""
+"""Words of the catalogue and their inverse document frequency (IDF), cached until it changes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import log
 
 from django.db import connection
 
 from graphrag import tokenizer, versioned_cache
+from graphrag.retrieval.letters import LetterIndex
 from graphrag.versioned_cache import CacheVersion, VersionedCache
 
-_GROUP_WEIGHT = 1.0
-_UNKNOWN_WORD_FACTOR = 0.5
-_SYNONYM_FACTOR = 0.8
+#: Bounds of the index of words, the most frequent ones first, and of the words of one query.
+MAX_WORDS = 50_000
+MAX_WORD_LENGTH = 64
+MAX_TERMS = 64
+_MIN_LETTER_COSINE = 0.2
+_MAX_SIMILAR_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A query word by its stem, or a synonym group by its label (``word`` is empty)."""
+    """A word of a query.
 
-    lexeme: str
-    weight: float
-    word: str = ""
+    ``lexemes`` are the words of the catalogue that it stands for, with their similarity (0 to 1):
+    the word itself, if the catalogue has it, and words that share letters with it.
+    """
+
+    word: str
+    stem: str
+    rarity: float
+    lexemes: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Idf:
     """Document frequencies: lexeme -> number of enabled tools with it, and the number of tools."""
 
@@ -37,64 +47,45 @@ class Idf:
         count = self.counts.get(lexeme, 0)
         return log(1.0 + (self.tools - count + 0.5) / (count + 0.5))
 
-    def terms(self, query: str) -> list[Term]:
-        """Return search terms: the words of the query, and their synonym groups at lower weight."""
-        words = {tokenizer.stem(word): word for word in reversed(tokenizer.content_words(query))}
-        found = [Term(stem, self.rarity(stem), word) for stem, word in words.items()]
-        for label, share in tokenizer.query_groups(query).items():
-            found.append(Term(label, _GROUP_WEIGHT * share * self.rarity(label)))
-        return found
+    @cached_property
+    def mean_length(self) -> float:
+        """The mean number of distinct lexemes of a tool."""
+        return sum(self.counts.values()) / self.tools if self.tools else 0.0
 
-    def selective_lexemes(self, terms: Iterable[Term], pool: int) -> list[str]:
-        """Return the rarest lexemes that together select about ``pool`` tools."""
+    @cached_property
+    def _letters(self) -> LetterIndex:
+        return LetterIndex(self.counts)
+
+    def terms(self, query: str) -> list[Term]:
+        """Return the query's first MAX_TERMS words with the words of the catalogue like them."""
+        read = tokenizer.content_words(query)[:MAX_TERMS]
+        words = {tokenizer.stem(word): word for word in reversed(read)}
+        return [
+            Term(
+                word,
+                stem,
+                self.rarity(stem),
+                self._letters.similar(stem, at_least=_MIN_LETTER_COSINE, most=_MAX_SIMILAR_WORDS),
+            )
+            for stem, word in words.items()
+        ]
+
+    def selective_lexemes(self, terms: Sequence[Term], pool: int) -> list[str]:
+        """Return the rarest lexemes that together select about ``pool`` tools.
+
+        The words of the query come before words that share letters with them: a tool with rare
+        neighbours such as ``filex`` must not replace the tools with ``file``.
+        """
         chosen: list[str] = []
         tools = 0
-        known = {term.lexeme for term in terms if term.lexeme in self.counts}
-        for lexeme in sorted(known, key=lambda lexeme: (self.counts[lexeme], lexeme)):
+        exact = {term.stem for term in terms}
+        known = {lexeme for term in terms for lexeme in term.lexemes}
+        for lexeme in sorted(known, key=lambda each: (each not in exact, self.counts[each], each)):
             if chosen and tools + self.counts[lexeme] > pool:
                 break
             tools += self.counts[lexeme]
             chosen.append(lexeme)
         return chosen
-
-    def coverage(self, terms: Sequence[Term], lexemes: Iterable[str]) -> float:
-        """Return the IDF-weighted share of the query's words in a text with these lexemes, 0 to 1.
-
-        A word that only a synonym matches counts 0.8; a word that no tool has counts half in the
-        total.
-        """
-        met = set(lexemes)
-        total = covered = 0.0
-        for term in terms:
-            if not term.word:
-                continue
-            weight = term.weight * (1.0 if term.lexeme in self.counts else _UNKNOWN_WORD_FACTOR)
-            total += weight
-            if term.lexeme in met:
-                covered += weight
-            elif not met.isdisjoint(tokenizer.GROUPS_BY_STEM.get(term.lexeme, ())):
-                covered += weight * _SYNONYM_FACTOR
-        return covered / total if total else 0.0
-
-    def name_coverage(self, name: str, terms: Iterable[Term]) -> float:
-        """Return the IDF-weighted share of a tool name's words that the query has, 0 to 1.
-
-        Synonyms count as matches; a name without words gives 1.
-        """
-        wanted = {term.lexeme for term in terms}
-        total = met = 0.0
-        for stem in tokenizer.name_stems(name):
-            weight = self.rarity(stem)
-            total += weight
-            if stem in wanted or not wanted.isdisjoint(tokenizer.GROUPS_BY_STEM.get(stem, ())):
-                met += weight
-        return met / total if total else 1.0
-
-    def matched_words(self, terms: Sequence[Term], lexemes: Iterable[str]) -> tuple[str, ...]:
-        """Return the query's words in a text, rarest first."""
-        met = set(lexemes)
-        words = [term for term in terms if term.word and term.lexeme in met]
-        return tuple(term.word for term in sorted(words, key=lambda term: -term.weight))
 
 
 def current() -> Idf:
@@ -113,6 +104,8 @@ def _read() -> Idf:
         (tools,) = cursor.fetchone()
         cursor.execute(
             "SELECT word, ndoc FROM ts_stat('SELECT search FROM graphrag_tool WHERE enabled')"
+            " WHERE length(word) <= %s ORDER BY ndoc DESC, word LIMIT %s",
+            [MAX_WORD_LENGTH, MAX_WORDS],
         )
         return Idf(tools, dict(cursor.fetchall()))
 

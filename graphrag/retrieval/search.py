@@ -1,35 +1,47 @@
-"""Hybrid search: vector and full text search with filters in SQL, fused by reciprocal rank."""
+"""Find tools for a query in plain words.
+
+1. ``Idf.terms`` looks each word of the query up in the words of the catalogue; words that share
+   letters with it count in part, so that a misspelt word is found.
+2. Full text search and the embedder's vectors each select candidates in SQL, filters included.
+3. Each candidate gets a score for its words (BM25 over weighted fields) and one for its meaning
+   (cosine). The best candidate of each score counts 1; the weighted sum is the order.
+4. A tool that does more than the query asks for loses a part of its score.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
-from graphrag import cache, conf, tokenizer
+from graphrag import actions, cache, conf
+from graphrag.actions import Effect
 from graphrag.cache import CacheSnapshot
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.database_errors import first_line
 from graphrag.embedding import embedders
+from graphrag.embedding.embedders import Fit
 from graphrag.retrieval.idf import Idf, Term
 
 logger = logging.getLogger(__name__)
 
 MAX_QUERY = 2_000
-_RRF_K = 40
 _EF_SEARCH = 160
-_EXTRA_CANDIDATES = 20
-_COVERAGE_WEIGHT = 0.6
-_OTHER_ACTION_FACTOR = 0.8
-_EXTRA_NAME_WORDS_PENALTY = 0.45
 _CANDIDATE_POOL = 500
+# BM25. A word of the name, the first sentence, the rest of the description, the arguments.
+_FIELD_WEIGHTS = {"A": 3.0, "B": 1.0, "C": 0.5, "D": 0.3}
+_SATURATION = 1.2
+_LENGTH_SHARE = 0.5
+_UNKNOWN_WORD_WEIGHT = 0.5
+_COVERAGE_WEIGHT = 0.6
+_UNASKED_CHANGE = 0.8
+_UNASKED_DESTRUCTION = 0.5
 # Filters.sql builds ``condition`` from constants; every value is a parameter.
 _NEAREST = """
-SELECT t.id, t.name, t.server, t.read_only, t.pagerank, 1 - (t.embedding <=> %(vector)s::vector)
+SELECT t.id, 1 - (t.embedding <=> %(vector)s::vector)
 FROM graphrag_tool t
 WHERE {condition} AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
 ORDER BY {distance}
@@ -53,16 +65,23 @@ WITH candidates AS MATERIALIZED (
     WHERE {condition} AND t.search @@ %(selective)s::tsquery
     LIMIT %(pool)s
 ), best AS (
-    SELECT id, search, {score} AS score FROM candidates
+    SELECT id, {score} AS score FROM candidates
     ORDER BY score DESC, id
     LIMIT %(limit)s
 )
-SELECT t.id, t.name, t.server, t.read_only, t.pagerank, ARRAY[{has}]
-FROM best JOIN graphrag_tool t ON t.id = best.id
-ORDER BY best.score DESC, t.id
+SELECT id FROM best ORDER BY score DESC, id
 """
 _SCORE = "%(weight{at})s * ts_rank(ARRAY[0.08, 0.18, 0.7, 1.0], search, %(term{at})s::tsquery)"
-_HAS = "best.search @@ %(term{at})s::tsquery"
+_WORDS = """
+SELECT t.id, t.name, t.server, t.read_only, t.destructive, t.pagerank, length(t.search),
+    matched.lexemes, matched.fields
+FROM graphrag_tool t, LATERAL (
+    SELECT array_agg(word.lexeme) AS lexemes,
+        array_agg(array_to_string(word.weights, '')) AS fields
+    FROM unnest(t.search) AS word WHERE word.lexeme = ANY(%(lexemes)s)
+) matched
+WHERE t.id = ANY(%(keys)s)
+"""
 _COSINES = """
 SELECT t.id, 1 - (t.embedding <=> %(vector)s::vector)
 FROM graphrag_tool t
@@ -112,8 +131,8 @@ EVERYTHING = Filters()
 class Found:
     """A search result; ``score`` orders the results.
 
-    ``similarity`` (0 to 1) combines ``cosine``, -1 to 1 (None when only full text search found the
-    tool), and ``coverage``, the IDF-weighted share of the query's words in the tool's text, 0 to 1.
+    ``similarity`` (0 to 1) combines ``cosine``, -1 to 1 (None for a tool without a vector of the
+    embedder), and ``coverage``, the IDF-weighted share of the query's words in the tool's text.
     """
 
     tool: ToolRecord
@@ -135,18 +154,17 @@ class Answer:
 
 @dataclass(slots=True)
 class Candidate:
-    """A tool that the vector or the full text search found, before its record is loaded."""
+    """A tool that a search selected. ``frequencies``: lexeme -> its weighted frequency."""
 
     key: int
-    name: str
-    server: str
-    read_only: bool
-    pagerank: float
     cosine: float | None = None
-    lexemes: tuple[str, ...] = ()
+    name: str = ""
+    effect: Effect = Effect.READ
+    pagerank: float = 1.0
+    length: int = 0
+    frequencies: Mapping[str, float] = field(default_factory=dict)
+    words: float = 0.0
     score: float = 0.0
-    coverage: float = 0.0
-    similarity: float = 0.0
 
 
 def search(
@@ -171,25 +189,25 @@ def search(
     cached = cached or cache.current()
     idf = cached.idf
     terms = idf.terms(cleaned_query)
-    candidates = max(conf.search_candidates(), limit)
-    by_text = text_search(terms, idf, limit=candidates, filters=filters)
-    by_vector: list[Candidate] = []
+    most = max(conf.search_candidates(), limit)
+    table = {found.key: found for found in text_search(terms, idf, limit=most, filters=filters)}
+    fit = embedders.NO_FIT
     warnings: tuple[str, ...] = ()
-    trust = 0.0
     try:
         if not text_only:
-            trust = embedders.current().trust
-            by_vector = (
-                _with_cosines(by_text, cleaned_query, idf)
-                if with_cosines
-                else vector_search(cleaned_query, idf, limit=candidates, filters=filters)
-            )
+            fit = embedders.current().fit
+            if not with_cosines:
+                by_vector = vector_search(cleaned_query, idf, limit=most, filters=filters)
+                table |= {found.key: found for found in by_vector}
+            _read_cosines(table, cleaned_query, idf)
     except (embedders.EmbedderError, DatabaseError) as error:
         logger.warning("only full text search is available: %s", error)
         warnings = (f"Found by full text alone: {first_line(error)}.",)
-    fused = _fused(by_vector, by_text, trust)[: limit + _EXTRA_CANDIDATES]
-    best = _rescored(fused, terms, idf, tokenizer.action(cleaned_query))[:limit]
-    return Answer(tuple(_results(best, terms, cached)), warnings)
+    candidates = list(table.values())
+    _read_words(candidates, terms)
+    _score(candidates, terms, idf, fit, actions.asked(cleaned_query))
+    best = sorted(candidates, key=lambda each: (-each.score, each.name))[:limit]
+    return Answer(tuple(_results(best, terms, fit, cached)), warnings)
 
 
 def vector_search(
@@ -217,21 +235,19 @@ def vector_search(
                 _NEAREST.format(condition=condition, distance=_EXACT_DISTANCE), parameters
             )
             rows = cursor.fetchall()
-    return [Candidate(*row) for row in rows]
+    return [Candidate(key, cosine) for key, cosine in rows]
 
 
-def _with_cosines(candidates: Sequence[Candidate], query: str, idf: Idf) -> list[Candidate]:
-    """Return the candidates that have a vector, with their cosine, nearest first."""
+def _read_cosines(table: Mapping[int, Candidate], query: str, idf: Idf) -> None:
+    """Set the cosine of each candidate that has a vector of the embedder."""
     vector_parameters = _vector(query, idf)
-    if vector_parameters is None or not candidates:
-        return []
-    by_id = {candidate.key: candidate for candidate in candidates}
+    keys = [key for key, candidate in table.items() if candidate.cosine is None]
+    if vector_parameters is None or not keys:
+        return
     with _savepoint_if_in_transaction(), connection.cursor() as cursor:
-        cursor.execute(_COSINES, {**vector_parameters, "keys": list(by_id)})
+        cursor.execute(_COSINES, {**vector_parameters, "keys": keys})
         for key, cosine in cursor.fetchall():
-            by_id[key].cosine = cosine
-    near = [candidate for candidate in candidates if candidate.cosine is not None]
-    return sorted(near, key=lambda candidate: -(candidate.cosine or 0.0))
+            table[key].cosine = cosine
 
 
 def _vector(query: str, idf: Idf) -> dict[str, str] | None:
@@ -251,97 +267,135 @@ def _savepoint_if_in_transaction() -> AbstractContextManager[object]:
 def text_search(
     terms: Sequence[Term], idf: Idf, *, limit: int, filters: Filters = EVERYTHING
 ) -> list[Candidate]:
-    """Return tools with their lexemes, best first; rare words and names weigh most."""
+    """Return tools that have words of the query; rare words and names weigh most."""
     selective = idf.selective_lexemes(terms, _CANDIDATE_POOL)
     if not selective:
         return []
     condition, parameters = filters.sql()
-    parameters |= {
-        "selective": " | ".join(map(_quoted, selective)),
-        "pool": 4 * _CANDIDATE_POOL,
-        "limit": limit,
-    }
-    for at, term in enumerate(terms):
-        parameters |= {f"term{at}": _quoted(term.lexeme), f"weight{at}": term.weight}
+    parameters |= {"selective": _any_of(selective), "pool": 4 * _CANDIDATE_POOL, "limit": limit}
+    known = [term for term in terms if term.lexemes]
+    for at, term in enumerate(known):
+        parameters |= {f"term{at}": _any_of(term.lexemes), f"weight{at}": term.rarity}
     statement = _TEXT_SEARCH.format(
-        condition=condition,
-        score=" + ".join(_SCORE.format(at=at) for at in range(len(terms))),
-        has=", ".join(_HAS.format(at=at) for at in range(len(terms))),
+        condition=condition, score=" + ".join(_SCORE.format(at=at) for at in range(len(known)))
     )
-    lexemes = [term.lexeme for term in terms]
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
-        return [
-            Candidate(key, name, server, read_only, pagerank, lexemes=tuple(compress(lexemes, has)))
-            for key, name, server, read_only, pagerank, has in cursor.fetchall()
-        ]
+        return [Candidate(key) for (key,) in cursor.fetchall()]
 
 
-def _quoted(lexeme: str) -> str:
+def _any_of(lexemes: Iterable[str]) -> str:
     # tokenizer.words() yields only letters and digits, so a lexeme contains no quote.
-    return f"'{lexeme}'"
+    return " | ".join(f"'{lexeme}'" for lexeme in lexemes)
 
 
-def _fused(
-    by_vector: Sequence[Candidate], by_text: Sequence[Candidate], trust: float
-) -> list[Candidate]:
-    """Fuse both results by reciprocal rank, best first; ``trust`` weighs the vector search."""
-    table: dict[int, Candidate] = {}
-    for rank, candidate in enumerate(by_vector):
-        candidate.score = trust / (_RRF_K + rank)
-        table[candidate.key] = candidate
-    for rank, found in enumerate(by_text):
-        candidate = table.setdefault(found.key, found)
-        candidate.lexemes = found.lexemes
-        candidate.score += 1 / (_RRF_K + rank)
-    return sorted(table.values(), key=lambda candidate: -candidate.score)
-
-
-def _rescored(
-    best: Sequence[Candidate], terms: Sequence[Term], idf: Idf, action: str | None
-) -> list[Candidate]:
-    """Sort candidates by fused score times similarity, then by name.
-
-    A tool whose name has words that the query lacks ("get issue SLA" for "show the issue") ranks
-    below a tool whose name has only words of the query.
-    """
-    for item in best:
-        item.coverage = idf.coverage(terms, item.lexemes)
-        own_name = item.name.removeprefix(f"{item.server}.")
-        agreement = _agreement(action, own_name, read_only=item.read_only)
-        item.similarity = _similarity(item.cosine, item.coverage) * agreement
-        item.score *= item.similarity * (
-            1.0 - _EXTRA_NAME_WORDS_PENALTY * (1.0 - idf.name_coverage(own_name, terms))
+def _read_words(candidates: Sequence[Candidate], terms: Sequence[Term]) -> None:
+    """Read what scoring needs of the candidates."""
+    by_key = {candidate.key: candidate for candidate in candidates}
+    lexemes = list({lexeme for term in terms for lexeme in term.lexemes})
+    with connection.cursor() as cursor:
+        cursor.execute(_WORDS, {"keys": list(by_key), "lexemes": lexemes})
+        rows = cursor.fetchall()
+    for key, name, server, read_only, destructive, pagerank, length, matched, fields in rows:
+        candidate = by_key[key]
+        candidate.name, candidate.pagerank, candidate.length = name, pagerank, length
+        candidate.effect = actions.of_tool(
+            name.removeprefix(f"{server}."), read_only=read_only, destructive=destructive
         )
-    return sorted(best, key=lambda item: (-item.score, item.name))
+        candidate.frequencies = {
+            lexeme: sum(_FIELD_WEIGHTS[letter] for letter in letters)
+            for lexeme, letters in zip(matched or (), fields or (), strict=True)
+        }
+
+
+def _score(
+    candidates: Sequence[Candidate], terms: Sequence[Term], idf: Idf, fit: Fit, asked: Effect
+) -> None:
+    """Set the scores of the candidates."""
+    for each in candidates:
+        each.words = _words_score(each, terms, idf)
+    most = max((each.words for each in candidates), default=0.0) or 1.0
+    cosines = [each.cosine for each in candidates if each.cosine is not None]
+    least, nearest = min(cosines, default=0.0), max(cosines, default=0.0)
+    for each in candidates:
+        meaning = 0.0 if each.cosine is None else (each.cosine - least) / (nearest - least or 1.0)
+        total = each.words / most + fit.weight * meaning
+        each.score = total / (1.0 + fit.weight) * _caution(each.effect, asked)
+
+
+def _words_score(candidate: Candidate, terms: Sequence[Term], idf: Idf) -> float:
+    """Return the BM25 score; a word of the query counts once, by the word that is most like it.
+
+    The verb alone finds no tool that destroys: "remove the package" must not drop a table.
+    """
+    share = candidate.length / (idf.mean_length or 1.0)
+    damping = _SATURATION * (1.0 - _LENGTH_SHARE + _LENGTH_SHARE * share)
+    scores = {
+        term.stem: max(
+            similarity * idf.rarity(lexeme) * frequency / (frequency + damping)
+            for lexeme, similarity in term.lexemes.items()
+            if (frequency := candidate.frequencies.get(lexeme))
+        )
+        for term in terms
+        if not candidate.frequencies.keys().isdisjoint(term.lexemes)
+    }
+    if candidate.effect is Effect.DESTROY and actions.names_only_actions(scores):
+        return 0.0
+    return sum(scores.values())
+
+
+def _caution(effect: Effect, asked: Effect) -> float:
+    """Return the factor for a tool that may do more than the query asks for."""
+    if effect <= asked:
+        return 1.0
+    return _UNASKED_DESTRUCTION if effect is Effect.DESTROY else _UNASKED_CHANGE
 
 
 def _results(
-    best: Sequence[Candidate], terms: Sequence[Term], cached: CacheSnapshot
+    best: Sequence[Candidate], terms: Sequence[Term], fit: Fit, cached: CacheSnapshot
 ) -> list[Found]:
     """Load the tools of the candidates."""
-    records = cached.tools.by_id(item.key for item in best)
-    return [
-        Found(
-            tool=records[item.key],
-            score=item.score,
-            similarity=item.similarity,
-            cosine=item.cosine,
-            coverage=item.coverage,
-            matched=cached.idf.matched_words(terms, item.lexemes),
-            pagerank=item.pagerank,
+    records = cached.tools.by_id(each.key for each in best)
+    results = []
+    for each in best:
+        if each.key not in records:
+            continue
+        coverage = _coverage(each, terms)
+        results.append(
+            Found(
+                tool=records[each.key],
+                score=each.score,
+                similarity=_similarity(fit.likeness(each.cosine), coverage),
+                cosine=each.cosine,
+                coverage=coverage,
+                matched=_matched_words(each, terms),
+                pagerank=each.pagerank,
+            )
         )
-        for item in best
-        if item.key in records
-    ]
+    return results
 
 
-def _agreement(action: str | None, own_name: str, *, read_only: bool) -> float:
-    """Return 1, or less when the tool and the query name different actions."""
-    tool_action = tokenizer.name_action(own_name) or ("read" if read_only else None)
-    return _OTHER_ACTION_FACTOR if action and tool_action and tool_action != action else 1.0
+def _coverage(candidate: Candidate, terms: Sequence[Term]) -> float:
+    """Return the share of the query's words in the candidate, weighted by IDF, 0 to 1.
+
+    A word like a query's word counts in part; a word that no tool has counts half in the total.
+    """
+    total = covered = 0.0
+    for term in terms:
+        total += term.rarity * (1.0 if term.lexemes else _UNKNOWN_WORD_WEIGHT)
+        covered += term.rarity * max(
+            (like for word, like in term.lexemes.items() if word in candidate.frequencies),
+            default=0.0,
+        )
+    return covered / total if total else 0.0
 
 
-def _similarity(cosine: float | None, coverage: float) -> float:
-    """Combine cosine and coverage: 0 to 1, and at least the cosine."""
-    return 1.0 - (1.0 - max(0.0, cosine or 0.0)) * (1.0 - _COVERAGE_WEIGHT * coverage)
+def _matched_words(candidate: Candidate, terms: Sequence[Term]) -> tuple[str, ...]:
+    """Return the query's words in the candidate, rarest first."""
+    found = [term for term in terms if not candidate.frequencies.keys().isdisjoint(term.lexemes)]
+    return tuple(term.word for term in sorted(found, key=lambda term: -term.rarity))
+
+
+def _similarity(likeness: float, coverage: float) -> float:
+    """Combine the likeness of meanings and the coverage, 0 to 1."""
+    return 1.0 - (1.0 - likeness) * (1.0 - _COVERAGE_WEIGHT * coverage)

@@ -10,10 +10,10 @@ from django.utils.safestring import SafeString
 from reviews.models import ReviewClaim
 from workflows.admin.read_only import ReadOnly
 
-from . import holds, notices, records, runs
+from . import absences, holds, notices, records, retention, runs, security_events, slack
 
 #: Django finds the admin's pages through this module.
-ALSO_HERE = (holds, notices, records, runs)
+ALSO_HERE = (absences, holds, notices, records, retention, runs, security_events, slack)
 
 
 @admin.register(ReviewClaim)

@@ -48,8 +48,8 @@ _DECIDED = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
 NO_PERMISSION = N_("Your account can read reviews in the admin but not decide them.")
 NOTHING = "\N{EN DASH}"
 #: Arguments in a row, and characters of each.
-_MOST_ARGUMENTS = 2
-_LONGEST_ARGUMENT = 60
+_MAX_ARGUMENTS = 2
+_MAX_ARGUMENT_LENGTH = 60
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -210,7 +210,7 @@ def key_arguments(payload: Any) -> Sequence[str]:
         for name, value in payload.items()
         if isinstance(value, (str, int, float)) and value != ""
     ]
-    return tuple(desk.visible(each)[:_LONGEST_ARGUMENT] for each in texts[:_MOST_ARGUMENTS])
+    return tuple(desk.visible(each)[:_MAX_ARGUMENT_LENGTH] for each in texts[:_MAX_ARGUMENTS])
 
 
 class AdminDecision(DecisionView):

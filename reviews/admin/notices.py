@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -22,13 +22,14 @@ from .read_only import ReadOnly
 if TYPE_CHECKING:
     HookForm = forms.ModelForm[ChatHook]
     HookBase = admin.ModelAdmin[ChatHook]
+    AnyBase = admin.ModelAdmin[Any]
     MessageBase = admin.ModelAdmin[NoticeMessage]
 else:
     HookForm = forms.ModelForm
-    HookBase = MessageBase = admin.ModelAdmin
+    HookBase = MessageBase = AnyBase = admin.ModelAdmin
 
 #: Kinds that a chat can receive; the others concern one person.
-_KINDS = (
+CHAT_KINDS = (
     NoticeKind.WAITING,
     NoticeKind.REMINDER,
     NoticeKind.ESCALATED,
@@ -50,14 +51,21 @@ class ChatHookForm(HookForm):
         ),
     )
     kinds = forms.MultipleChoiceField(
-        choices=[(kind.value, kind.label) for kind in _KINDS],
-        initial=[kind.value for kind in _KINDS if kind is not NoticeKind.DECIDED],
+        choices=[(kind.value, kind.label) for kind in CHAT_KINDS],
+        initial=[kind.value for kind in CHAT_KINDS if kind is not NoticeKind.DECIDED],
         widget=forms.CheckboxSelectMultiple,
     )
 
     class Meta:
         model = ChatHook
-        fields = ("name", "workflow", "group", "kinds", "enabled")
+        fields = ("name", "format", "user", "workflow", "group", "kinds", "enabled")
+        help_texts = {
+            "user": gettext_lazy(
+                "Leave empty for the chat of a team. The chat of one person gets that person's"
+                " notifications and, where the installation allows it, links that decide without a"
+                " sign-in: nobody else may read it."
+            )
+        }
 
     def clean_address(self) -> str:
         """Require an allowed address for a new hook."""
@@ -75,15 +83,29 @@ class ChatHookForm(HookForm):
         return saved
 
 
+class DeletedWithMessages(AnyBase):
+    """An admin whose objects are deleted with their messages, which have read-only pages."""
+
+    #: Names of the models that are deleted too.
+    message_names: ClassVar[frozenset[str]]
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Require no permission to delete the messages one by one."""
+        deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
+        return deleted, counts, set(needed) - self.message_names, protected
+
+
 @admin.register(ChatHook)
-class ChatHookAdmin(HookBase):
+class ChatHookAdmin(DeletedWithMessages, HookBase):
     """Incoming webhooks of chats."""
 
+    message_names = frozenset({str(NoticeMessage._meta.verbose_name)})
     form = ChatHookForm
     list_display = (
-        "name", "workflow", "group", "enabled", "last_success_at", "last_failure_at", "last_error",
+        "name", "format", "user", "workflow", "group", "enabled", "last_success_at",
+        "last_failure_at", "last_error",
     )  # fmt: skip
-    list_select_related = ("workflow", "group")
+    list_select_related = ("user", "workflow", "group")
     readonly_fields = ("last_success_at", "last_failure_at", "last_error")
     actions = ("send_test",)
 
@@ -92,7 +114,7 @@ class ChatHookAdmin(HookBase):
         """Post to each selected chat and report the result."""
         for hook in queryset[:20]:
             try:
-                post_to(hook, test_chat_payload())
+                post_to(hook, test_chat_payload(hook.format))
             except SendError as error:
                 messages.error(request, f"{hook.name}: {error}")
             else:

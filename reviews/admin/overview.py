@@ -22,7 +22,7 @@ from workflows.metrics import process_liveness
 
 from .holds import NOTHING, RiskFilter
 
-_MOST_REVIEWS = 10
+_MAX_REVIEWS = 10
 
 
 def overview_context(request: HttpRequest) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _process_cards(user: Any) -> list[dict[str, Any]]:
 
 
 def _oldest(user: Any) -> list[dict[str, Any]]:
-    rows = selectors.pending(user).order_by("opened_at", "id")[:_MOST_REVIEWS]
+    rows = selectors.pending(user).order_by("opened_at", "id")[:_MAX_REVIEWS]
     return [
         {
             "title": labels.row_sentence(hold),

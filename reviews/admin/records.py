@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.audit.exports import FORMATS, create_export
@@ -20,6 +22,47 @@ from reviews.components.views import current_user
 from reviews.models import HumanReviewRecord
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly
+from workflows.executions.access import filter_visible
+
+from .holds import PhaseFilter, ReasonFilter
+
+
+class EditedFilter(admin.SimpleListFilter):
+    """Whether the reviewer changed what was reviewed."""
+
+    title = gettext_lazy("edits")
+    parameter_name = "edited"
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return [("yes", _("With edits")), ("no", _("Without edits"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        return queryset.filter(is_edited=value == "yes") if value in ("yes", "no") else queryset
+
+
+class PhaseOfRecordFilter(PhaseFilter):
+    """Before or after the task ran."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(trigger_phase=self.value()) if self.value() else queryset
+
+
+class SourceFilter(admin.SimpleListFilter):
+    """Where the decision was made."""
+
+    title = gettext_lazy("source")
+    parameter_name = "source"
+
+    def lookups(
+        self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]
+    ) -> Iterable[tuple[str, str]]:
+        return [(source, labels.source_text(source)) for source in labels.SOURCES]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(source=self.value()) if self.value() else queryset
 
 
 @admin.register(HumanReviewRecord)
@@ -27,13 +70,18 @@ class HumanReviewRecordAdmin(ReadOnly):
     """The audit log."""
 
     actions = ("export_jsonl", "export_csv")
-    list_display = ("sentence", "outcome", "source", "version", "reviewed_at")
-    list_filter = ("decision", "trigger_phase", "is_edited", "reason", "source")
+    list_display = ("sentence", "outcome", "place", "version", "reviewed_at")
+    list_filter = ("decision", PhaseOfRecordFilter, EditedFilter, ReasonFilter, SourceFilter)
     linked_lookups = ("execution__id", "hold__id", "reviewer__id")
     # Not by comment: a search would find the secrets that are masked in it.
     search_fields = ("node_id", "target", "actor", "workflow_title")
     date_hierarchy = "reviewed_at"
     list_select_related = ("reviewer", "withdraws")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the records of visible runs, also of erased ones."""
+        rows = admin.ModelAdmin.get_queryset(self, request)
+        return filter_visible(rows, request.user)
 
     @admin.display(description=gettext_lazy("record"), ordering="id")
     def sentence(self, record: HumanReviewRecord) -> str:
@@ -42,6 +90,10 @@ class HumanReviewRecordAdmin(ReadOnly):
     @admin.display(description=gettext_lazy("decision"), ordering="decision")
     def outcome(self, record: HumanReviewRecord) -> SafeString:
         return desk.status_chip(labels.record_outcome(record))
+
+    @admin.display(description=gettext_lazy("source"), ordering="source")
+    def place(self, record: HumanReviewRecord) -> str:
+        return labels.source_text(record.source)
 
     @admin.action(description=gettext_lazy("Export as JSON Lines"), permissions=["view"])
     def export_jsonl(

@@ -21,14 +21,15 @@ from reviews.components.views import SeeOther, current_user, fragment, is_htmx
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import masked
 from reviews.runs.pages import run_context
-from reviews.runs.views import ForkView, submit_posted
+from reviews.runs.views import ForkView, run_part, submit_posted
+from reviews.runs.window import RunQuery
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, link, pretty
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, Hold
 
 #: Commands of one run that its page lists, newest first.
-_MOST_COMMANDS = 200
+_MAX_COMMANDS = 200
 FORK_PAGE = "admin:workflows_execution_fork"
 
 
@@ -135,7 +136,10 @@ class ExecutionAdmin(ReadOnly):
             return SeeOther(f"{url}{submit_posted(request, execution)}")
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        run = run_context(current_user(request), execution, fork_page=FORK_PAGE)
+        query = RunQuery.of(request.GET)
+        if is_htmx(request) and query.part:
+            return run_part(request, execution, query)
+        run = run_context(current_user(request), execution, fork_page=FORK_PAGE, query=query)
         run |= {"url": url, "command_url": url, "in_admin": True}
         run["holds"] = _in_admin(request, execution, run["holds"])
         if is_htmx(request):
@@ -189,7 +193,7 @@ def _more(request: HttpRequest, execution: Execution) -> dict[str, Any]:
         "holds": [_hold_row(hold, execution) for hold in execution.holds.order_by("opened_seq")],
         "may_view_holds": user.has_perm("workflows.view_hold"),
         "checkpoints": execution.checkpoints.order_by("-layer").defer("context"),
-        "commands": execution.command_log.order_by("-id")[:_MOST_COMMANDS],
+        "commands": execution.command_log.order_by("-id")[:_MAX_COMMANDS],
         "data": (
             (gettext_lazy("Inputs"), pretty(inputs.value)),
             (gettext_lazy("Context"), pretty(context.value)),

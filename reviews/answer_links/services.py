@@ -7,6 +7,7 @@ a decision is such an event, so a link decides at most once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,16 @@ from django.contrib.auth import get_user_model
 from django.core import signing
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare
+from django.utils.translation import gettext as _
 
 from reviews import conf
 from reviews.decisions import services
+from reviews.decisions.conflicts import moved_on
+from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.pages import MAX_SHOWN_CHARACTERS, pretty
 from reviews.queue.filters import risk_of
+from workflows.api.throttling import count_requests
+from workflows.common.schemas import FieldError
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
 
@@ -36,6 +42,17 @@ class LinkInvalid(Exception):
 
 class SignInNeeded(Exception):
     """The review is decided by people who have signed in."""
+
+
+class TooManyRequests(Exception):
+    """The person's decisions without a sign-in are above the limit of this minute."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return _("Too many decisions in this minute. Try again in a minute.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +113,36 @@ def read_link(token: str) -> AnswerLink:
     return AnswerLink(user=user, hold=hold, version=content["version"])
 
 
+def check_rate(user: User) -> None:
+    """Count an attempt to decide without a sign-in; raises TooManyRequests above the limits.
+
+    The limits of REST apply, counted separately: a link in other hands cannot use up the requests
+    of its person.
+    """
+    seconds = count_requests(f"without-sign-in-{user.pk}", ["any", "decide"])
+    if seconds:
+        raise TooManyRequests(math.ceil(seconds))
+
+
 def decide_by_link(link: AnswerLink, *, decision: str, comment: str) -> services.DecisionResult:
     """Approve or reject the review of a link as its person.
 
-    Raises SignInNeeded for a review that links do not decide, and what `services.decide` raises.
+    Raises TooManyRequests, SignInNeeded for a review that links do not decide, and what
+    `services.decide` raises. A link that is no longer current, or a decision that no link offers,
+    is refused without an entry in the append-only command log.
     """
+    check_rate(link.user)
     if link.hold.status == Hold.Status.OPEN and not takes_links(link.hold):
         raise SignInNeeded
+    if decision not in _DECISIONS:
+        raise ReviewInvalid([FieldError("decision", f"must be {' or '.join(_DECISIONS)}")])
+    if not link.is_current:
+        raise moved_on(link.hold)
     return services.decide(
         services.DecisionRequest(
             hold_id=link.hold.id,
             user=link.user,
-            decision=decision if decision in _DECISIONS else "",
+            decision=decision,
             version=link.version,
             source=SOURCE,
             comment=comment,

@@ -22,7 +22,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import HoldNotFound, reason_required
 
 from . import services
-from .services import AnswerLink, LinkInvalid, SignInNeeded
+from .services import AnswerLink, LinkInvalid, SignInNeeded, TooManyRequests
 
 
 @method_decorator(never_cache, name="dispatch")
@@ -48,6 +48,10 @@ class AnswerView(View):
             )
         except (LinkInvalid, HoldNotFound):
             return _invalid(request)
+        except TooManyRequests as refused:
+            response = _show(request, link, comment=comment, error=str(refused), status=429)
+            response["Retry-After"] = str(refused.seconds)
+            return response
         except SignInNeeded:
             return _show(request, link, status=403)
         except ReviewInvalid as invalid:

@@ -8,6 +8,7 @@ from reviews.decisions import api as decisions_api
 from reviews.notifications import api as notifications_api
 from reviews.planner import api as planner_api
 from reviews.queue import api as queue_api
+from reviews.retention import api as retention_api
 
 urlpatterns = [
     path("reviews/pending/", queue_api.PendingView.as_view(), name="api-reviews-pending"),
@@ -16,6 +17,7 @@ urlpatterns = [
         decisions_api.PendingContextView.as_view(),
         name="api-reviews-context",
     ),
+    path("reviews/similar/", decisions_api.SimilarView.as_view(), name="api-reviews-similar"),
     path("reviews/resume/", decisions_api.ResumeView.as_view(), name="api-reviews-resume"),
     path(
         "reviews/holds/<str:hold_id>/claim/",
@@ -73,6 +75,32 @@ urlpatterns = [
         "reviews/holds/<str:hold_id>/withdraw/",
         decisions_api.WithdrawView.as_view(),
         name="api-reviews-withdraw",
+    ),
+    path(
+        "retention-policies/",
+        retention_api.RetentionPoliciesView.as_view(),
+        name="api-retention-policies",
+    ),
+    path(
+        "retention-policies/<str:retention_policy_id>/",
+        retention_api.RetentionPolicyView.as_view(),
+        name="api-retention-policy",
+    ),
+    path(
+        "retention-policies/<str:retention_policy_id>/preview/",
+        retention_api.RetentionPreviewView.as_view(),
+        name="api-retention-preview",
+    ),
+    path("legal-holds/", retention_api.LegalHoldsView.as_view(), name="api-legal-holds"),
+    path(
+        "legal-holds/<str:legal_hold_id>/",
+        retention_api.LegalHoldView.as_view(),
+        name="api-legal-hold",
+    ),
+    path(
+        "legal-holds/<str:legal_hold_id>/lift/",
+        retention_api.LegalHoldLiftView.as_view(),
+        name="api-legal-hold-lift",
     ),
     path("reviews/reveal/", audit_api.RevealView.as_view(), name="api-reviews-reveal"),
     path("reviews/history/", audit_api.HistoryView.as_view(), name="api-reviews-history"),

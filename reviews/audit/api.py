@@ -63,6 +63,9 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
     withdraws = serializers.CharField(source="withdraws_id", allow_null=True)
     reviewer = serializers.SerializerMethodField()
     comment = serializers.CharField(source="shown_comment", help_text="Secrets in it are masked.")
+    is_erased = serializers.BooleanField(
+        help_text="Whether retention erased the payload and the comment; the digests are left."
+    )
     executed_digest = serializers.CharField(
         allow_null=True,
         help_text="SHA-256 of the data that the task ran with after this decision, from its newest "
@@ -73,9 +76,9 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
         model = HumanReviewRecord
         fields = (
             "id", "execution_id", "hold_id", "node_id", "workflow_title", "reason",
-            "trigger_phase", "target", "reviewer", "actor", "source", "decision", "is_edited",
-            "change_count", "comment", "version", "waited_seconds", "reviewed_at", "withdraws",
-            "shown_digest", "decided_digest", "executed_digest",
+            "trigger_phase", "target", "reviewer", "actor", "on_behalf_of", "source", "decision",
+            "is_edited", "change_count", "comment", "version", "waited_seconds", "reviewed_at",
+            "withdraws", "is_erased", "shown_digest", "decided_digest", "executed_digest",
         )  # fmt: skip
 
     def get_reviewer(self, record: HumanReviewRecord) -> str | None:
@@ -227,7 +230,7 @@ class HistoryView(ListAPIView[HumanReviewRecord]):
         filters = history.parse_filters(self.request.query_params)
         if filters.errors:
             raise ReviewInvalid(filters.errors)
-        rows = history.filtered(history.records(caller(self.request)), filters)
+        rows = history.filtered(history.records(caller(self.request)).with_keys(), filters)
         return history.with_executed_digest(rows)
 
 
@@ -249,5 +252,5 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
         reject_query_params(self.request)
-        rows = history.records(caller(self.request)).select_related("execution")
+        rows = history.records(caller(self.request)).with_keys().select_related("execution")
         return history.with_executed_digest(rows)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable
 from datetime import UTC
-from typing import Any, BinaryIO, Final
+from typing import Any
 
 from django.db import Error, close_old_connections, connection, transaction
 
 from reviews import conf
 from workflows.common import outbound_http
+from workflows.common.line_files import append_lines
 from workflows.engine.bounded_json import canonical
 from workflows.webhooks.addresses import request_permissions
 
@@ -32,7 +32,6 @@ anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
 #: Key of the advisory lock that the database trigger takes for a receipt (migration 0013).
 RECEIPTS_LOCK = 0x486F6C65
-_MAX_LINE_LENGTH: Final = 4096
 
 # A writer keeps the lock until its commit, so no earlier record can still be uncommitted.
 _LOCK = "SELECT pg_advisory_xact_lock(%s), pg_advisory_xact_lock(%s)"
@@ -103,23 +102,8 @@ def _try(place: str, send: Callable[[], None]) -> None:
 
 def _to_file(line: str) -> None:
     path = conf.heads_file()
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
-        _drop_torn_line(file)
-        file.write(line.encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _drop_torn_line(file: BinaryIO) -> None:
-    """Truncate an incomplete last line that a crash left behind."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _MAX_LINE_LENGTH))
-    tail = file.read()
-    if tail and not tail.endswith(b"\n"):
-        file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
+    if path is not None:
+        append_lines(path, line.encode() + b"\n")
 
 
 def _to_webhook(line: str) -> None:

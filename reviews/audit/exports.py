@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, RecordSet
+from reviews.retention.selectors import record_erasure_of
 from workflows.models import ExecutionReceipt
 
 from .chain import GENESIS
@@ -25,6 +26,7 @@ from .history import with_executed_digest
 from .records import canonical_text
 from .reveals import record_views
 from .signing import sign
+from .verification import with_decision
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -41,7 +43,7 @@ _COLUMNS: Final = (
     "id", "reviewed_at", "actor", "decision", "execution_id", "workflow_title", "node_id", "target",
     "trigger_phase", "reason", "hold_id", "source", "is_edited", "change_count", "comment",
     "version", "waited_seconds", "shown_digest", "decided_digest", "executed_digest",
-    "previous_hash", "hash", "signature", "withdraws_id",
+    "previous_hash", "hash", "signature", "withdraws_id", "on_behalf_of",
 )  # fmt: skip
 #: A line of this kind is a receipt; a line without a kind is a record.
 RECEIPT: Final = "receipt"
@@ -92,16 +94,16 @@ class Export:
     """A header and its rows; later records are excluded."""
 
     header: Header
-    rows: QuerySet[HumanReviewRecord]
+    rows: RecordSet
     receipts: QuerySet[ExecutionReceipt]
 
     def lines(self, kind: str) -> Iterator[str]:
         """Yield the lines of the file, oldest record first.  `kind` is one of FORMATS."""
-        rows = with_executed_digest(self.rows).order_by("id")
+        rows = with_executed_digest(self.rows.with_keys()).order_by("id")
         if kind == "csv":
             return _csv(self.header, rows.iterator(chunk_size=_BATCH))
         rows = rows.select_related("execution").defer(*_HEAVY)
-        receipts = self.receipts.order_by("sequence")
+        receipts = with_decision(self.receipts.order_by("sequence"))
         return _signed(
             _jsonl(
                 self.header,
@@ -111,9 +113,7 @@ class Export:
         )
 
 
-def create_export(
-    rows: QuerySet[HumanReviewRecord], *, filters: Mapping[str, str], user: User
-) -> Export:
+def create_export(rows: RecordSet, *, filters: Mapping[str, str], user: User) -> Export:
     """Create an export of the rows at the current end of the chain."""
     # Read receipts first: then the record of each receipt is within the newest record.
     all_receipts = ExecutionReceipt.objects.order_by("-sequence")
@@ -148,7 +148,7 @@ def _signed_from(records: QuerySet[HumanReviewRecord]) -> int | None:
 
 
 def _jsonl(
-    header: Header, rows: Iterable[HumanReviewRecord], receipts: Iterable[ExecutionReceipt]
+    header: Header, rows: Iterable[HumanReviewRecord], receipts: Iterable[Any]
 ) -> Iterator[str]:
     yield _line(header.as_json())
     schemas: dict[tuple[str, str], Any] = {}
@@ -162,11 +162,24 @@ def _jsonl(
             # Masked data cannot be compared with the digests.
             "data_is_signed": canonical_text(record) == record.canonical,
             "canonical": record.canonical,
+            **_sealed(record),
         }
         yield _line(row)
     for receipt in receipts:
         columns = {name: _plain(getattr(receipt, name)) for name in _RECEIPT_COLUMNS}
-        yield _line({"kind": RECEIPT, **columns})
+        # Only where an agent reported the data: no other receipt has the field.
+        reported = {"reported": True} if receipt.reported else {}
+        yield _line({"kind": RECEIPT, **columns, **reported})
+
+
+def _sealed(record: HumanReviewRecord) -> dict[str, Any]:
+    """Return the salt of the comment's digest, or when and why the payload was erased."""
+    if record.is_erased:
+        entry = record_erasure_of(record.execution_id)
+        if entry is None:
+            return {"erased": {"unexplained": True}}
+        return {"erased": {"at": entry.at.isoformat(), "policy": entry.subject}}
+    return {"comment_salt": record.payload.salt} if record.sealed else {}
 
 
 def _signed(lines: Iterable[str]) -> Iterator[str]:
@@ -186,8 +199,9 @@ def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
     yield writer.writerow(_COLUMNS)
     for record in rows:
         # Unlike the lines of JSON, which repeat the signed text, nobody verifies these rows.
-        record.comment = record.shown_comment
-        yield writer.writerow([_cell(_plain(getattr(record, name))) for name in _COLUMNS])
+        shown = {"comment": record.shown_comment}
+        cells = (shown.get(name, getattr(record, name)) for name in _COLUMNS)
+        yield writer.writerow([_cell(_plain(each)) for each in cells])
 
 
 class _Echo:

@@ -60,7 +60,7 @@ def records(user: User) -> RecordSet:
     return cast("RecordSet", filter_visible(rows, user))
 
 
-def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:
+def filtered(rows: RecordSet, filters: Filters) -> RecordSet:
     """Return the rows that match every condition."""
     exact = {
         "execution_id": filters.execution,
@@ -172,6 +172,8 @@ def with_executed_digest(rows: QuerySet[HumanReviewRecord]) -> QuerySet[HumanRev
 
 def executed(record: HumanReviewRecord) -> list[Any]:
     """Return a list with the payload that ran or was passed on, or [] if there is none (yet)."""
+    if record.execution.erased_at is not None:
+        return []
     if record.decision != Decision.APPROVE or not record.node_id:
         return []
     if was_withdrawn(record) or is_early_vote(record):

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.contrib.auth import get_user_model
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
@@ -38,6 +39,7 @@ from reviews.components.text_diffs import Segment, TextRow, text_segments
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
+from reviews.retention.selectors import erasure_of
 from workflows.common import keyset
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -70,7 +72,9 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     filters = parse_filters(query)
     rows = filtered(records(user), filters)
     cursor = query.get("cursor", "")
-    page = keyset.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
+    page = keyset.page(
+        rows.with_keys().select_related("withdraws"), cursor=cursor, size=conf.page_size()
+    )
     active = {key: value for key, value in values.items() if value}
     count = count_up_to(rows, _MAX_COUNT)
     return {
@@ -198,10 +202,12 @@ def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
 def _columns(
     user: User, record: HumanReviewRecord, ran: list[Any], views: Mapping[str, Masked]
 ) -> tuple[dict[str, Any], ...]:
+    erased = _erased(record)
+    gone = erased if record.is_erased else ""
     instead = {
-        "original": "",
-        "edited": "" if record.is_edited else _("No changes."),
-        "executed": "" if ran else _not_executed(record),
+        "original": gone,
+        "edited": gone if record.is_edited else _("No changes."),
+        "executed": "" if ran else erased or _not_executed(record),
     }
     titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
     may = may_reveal(user, record.execution, record.hold)
@@ -242,6 +248,17 @@ def _side(rows: Iterable[TextRow], side: str) -> tuple[Segment, ...]:
 
 def _plain(text: str) -> tuple[Segment, ...]:
     return (Segment("same", text),) if text else ()
+
+
+def _erased(record: HumanReviewRecord) -> str:
+    """Return when and why the data of the run was erased; "" if it was not."""
+    if record.execution.erased_at is None:
+        return ""
+    entry = erasure_of(record.execution_id)
+    return _("Erased on %(day)s under the retention policy “%(policy)s”.") % {
+        "day": date_format(record.execution.erased_at, "j F Y"),
+        "policy": entry.subject if entry else "?",
+    }
 
 
 def _not_executed(record: HumanReviewRecord) -> str:

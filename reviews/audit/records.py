@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from cryptography.fernet import Fernet
+from django.contrib.postgres.search import SearchVector
 from django.db import connection
+from django.db.models import Value
 
 from reviews.components.json_diffs import diff
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, PayloadKey, RecordWords, SealedPayload
+from workflows.common.secret_encryption import decrypt, encrypt
 from workflows.models import Hold
 
 from .chain import GENESIS, digests, record_hash, record_text
@@ -36,6 +41,8 @@ class DecisionEntry:
     edited: bool = False
     modified: Any = None
     withdraws: HumanReviewRecord | None = None
+    #: The absent person for whom the actor decides as their delegate.
+    on_behalf_of: str = ""
 
 
 def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
@@ -58,11 +65,8 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
         actor=verdict.actor,
         source=verdict.source,
         decision=verdict.decision,
-        original_data=hold.payload,
-        modified_data=verdict.modified if verdict.edited else None,
         is_edited=verdict.edited,
         change_count=len(diff(hold.payload, decided)),
-        comment=verdict.comment,
         version=verdict.version,
         waited_seconds=max(0.0, round((head.moment - hold.opened_at).total_seconds(), 3)),
         reviewed_at=head.moment,
@@ -70,12 +74,50 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
         decided_digest=signed.decided,
         previous_hash=head.hash,
         withdraws=verdict.withdraws,
+        on_behalf_of=verdict.on_behalf_of,
+    )
+    record.seal(
+        SealedPayload(
+            original=hold.payload,
+            modified=verdict.modified if verdict.edited else None,
+            comment=verdict.comment,
+            salt=secrets.token_hex(16),
+        ),
+        _payload_key(hold.execution_id),
     )
     record.canonical = record_text(record_content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
     record.signature = sign("record", record.hash)
     record.save(force_insert=True)
+    _index_comment(record)
     return record
+
+
+def _payload_key(execution_id: int) -> str:
+    """Return the key of a run, which its first record creates; the chain's lock is held."""
+    stored = PayloadKey.objects.filter(execution=execution_id).values_list("key", flat=True).first()
+    if stored is not None:
+        return decrypt(stored)
+    key = Fernet.generate_key().decode("ascii")
+    PayloadKey.objects.create(execution_id=execution_id, key=encrypt(key))
+    return key
+
+
+#: Characters that part words, as in the trigger.
+_SEPARATORS: Final = str.maketrans("._-/:", "     ")
+
+
+def _index_comment(record: HumanReviewRecord) -> None:
+    """Add the words of the comment to the search; a trigger has stored the other ones.
+
+    Masked words are left out: the search would confirm guesses at them.
+    """
+    if not record.comment:
+        return
+    texts = (record.node_id, record.target, record.shown_comment, record.workflow_title)
+    text = " ".join((*texts, record.actor)).translate(_SEPARATORS)
+    words = SearchVector(Value(text), config="simple")
+    RecordWords.objects.filter(pk=record.pk).update(words=words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +149,34 @@ def _head() -> _Head:
 
 
 def canonical_text(record: HumanReviewRecord) -> str:
-    """Rebuild the canonical text from the columns; it must equal the hashed text."""
+    """Rebuild the canonical text from the columns; it must equal the hashed text.
+
+    Of an erased payload only the digests are left, which the columns repeat.
+    """
+    known = json.loads(record.canonical)
+    stored = record_content(record, known.get("sequence", 0))
+    if record.is_erased:
+        erased = {"comment_digest": known.get("comment_digest")} if record.sealed else {}
+        return record_text({**stored, **erased})
     decided = record.modified_data if record.is_edited else record.original_data
     signed = digests(record.original_data, decided)
-    stored = record_content(record, json.loads(record.canonical).get("sequence", 0))
     return record_text({**stored, "shown_digest": signed.shown, "decided_digest": signed.decided})
 
 
 def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
-    """Return the hashed fields, payloads as digests; only a withdrawal has `withdraws`."""
+    """Return the hashed fields, payloads as digests.
+
+    The comment is a digest too, except in records from before they were encrypted.  Only a
+    withdrawal has `withdraws`, and only the decision of a delegate `on_behalf_of`.
+    """
     withdrawal = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
+    delegation = {"on_behalf_of": record.on_behalf_of} if record.on_behalf_of else {}
     return {
         **withdrawal,
+        **delegation,
+        **_comment_content(record),
         "actor": record.actor,
         "change_count": record.change_count,
-        "comment": record.comment,
         "decided_digest": record.decided_digest,
         "decision": record.decision,
         "edited": record.is_edited,
@@ -140,3 +195,12 @@ def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
         "waited_seconds": record.waited_seconds,
         "workflow": record.workflow_title,
     }
+
+
+def _comment_content(record: HumanReviewRecord) -> dict[str, str]:
+    if not record.sealed:
+        return {"comment": record.comment}
+    columns = (record.stored_original, record.stored_modified, record.stored_comment)
+    # The columns of an encrypted record are empty: what is there was put there later.
+    changed = columns != (None, None, "")
+    return {"comment_digest": "" if changed else record.payload.comment_digest()}

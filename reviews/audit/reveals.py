@@ -21,7 +21,7 @@ from reviews.decisions.rights import NotAllowed, deciding_groups, fresh_user, gr
 from reviews.models import HumanReviewRecord, SecretReveal
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.reasons import Reason
-from workflows.executions.access import AUDITOR, visible_to
+from workflows.executions.access import AUDITOR, visible_to, with_erased
 from workflows.executions.selectors import TaskView, tasks_of
 from workflows.models import Execution, Hold
 from workflows.permissions import capabilities
@@ -106,7 +106,7 @@ def may_reveal(user: User, execution: Execution, hold: Hold | None = None) -> bo
 
 def reveals(user: User) -> QuerySet[SecretReveal]:
     """Return the reveals of executions visible to the user, newest first."""
-    rows = SecretReveal.objects.filter(execution__in=visible_to(user))
+    rows = SecretReveal.objects.filter(execution__in=with_erased(user))
     return rows.select_related("execution", "hold").order_by("-id")
 
 
@@ -236,7 +236,7 @@ def _in_record(user: User, rest: str) -> Place | None:
         return None
     rows = HumanReviewRecord.objects.select_related("execution", "hold")
     record = rows.filter(
-        pk=parse_natural_number(number) or 0, execution__in=visible_to(user)
+        pk=parse_natural_number(number) or 0, execution__in=with_erased(user)
     ).first()
     if record is None:
         return None

@@ -10,14 +10,25 @@ from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from django.db import connection
-from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models import (
+    BooleanField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+)
 
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, PayloadKey, RetentionEntry
+from workflows.common.secret_encryption import DecryptionFailed
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
-from workflows.models import ExecutionReceipt, TaskAttempt
+from workflows.models import Approval, Execution, ExecutionReceipt, TaskAttempt
 
 from .chain import record_text, verify_chain
 from .records import canonical_text
@@ -30,7 +41,8 @@ class AuditReport:
     """The number of checked rows, the heads of both chains, and one line per problem.
 
     `signed` counts verified signatures, None without a key; `unsigned_heads` counts heads from
-    before the key was configured, which are not compared.
+    before the key was configured, which are not compared.  `reported` has one line per agent that
+    reported other arguments than people approved: the log is whole, and shows it.
     """
 
     records: int
@@ -40,6 +52,7 @@ class AuditReport:
     signed: int | None
     unsigned_heads: int
     problems: tuple[str, ...]
+    reported: tuple[str, ...] = ()
 
 
 class CannotCheck(Exception):
@@ -65,15 +78,26 @@ def verify_audit(
         CannotCheck: the heads cannot be checked.
     """
     signatures = _Signatures(keys, heads)
+    unreadable: list[str] = []
+
+    def text_of(row: HumanReviewRecord) -> str:
+        try:
+            return canonical_text(row)
+        except DecryptionFailed:
+            unreadable.append(
+                f"unreadable: the payload of record {row.pk} cannot be decrypted with SECRET_KEY"
+            )
+            return row.canonical
+
     # Read the ends first: rows added during the check are not compared with the heads.
     now, last_receipt, last_record = _ends()
-    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).order_by("id")
+    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).with_keys().order_by("id")
     stored_receipts = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by(
         "sequence"
     )
     records = verify_chain(
         signatures.of_records(rows.iterator(chunk_size=_BATCH)),
-        text_of=canonical_text,
+        text_of=text_of,
         published=published,
     )
     receipts = verify_chain(
@@ -83,9 +107,11 @@ def verify_audit(
     )
     problems = [
         *(f"{each.kind}: {each.message}" for each in (*records.problems, *receipts.problems)),
+        *unreadable,
         *signatures.end(now, max_age),
         *_unapproved_receipts(),
         *_changed_task_data(),
+        *_erased_without_entry(),
     ]
     return AuditReport(
         records=records.checked,
@@ -95,6 +121,7 @@ def verify_audit(
         signed=signatures.signed if keys else None,
         unsigned_heads=signatures.unsigned_heads,
         problems=tuple(problems),
+        reported=tuple(_reported_otherwise()),
     )
 
 
@@ -213,8 +240,12 @@ def receipt_text(receipt: ExecutionReceipt) -> str:
     )
 
 
-def _unapproved_receipts() -> Iterator[str]:
-    """Report receipts whose decision is missing or approved other data."""
+def with_decision(rows: QuerySet[ExecutionReceipt]) -> QuerySet[Any]:
+    """Annotate receipts with their `record`, what it `decided`, and whether it is `reported`.
+
+    The caller of an external action reports which arguments it executed.  Holdpoint cannot compare
+    that with what happened, and a difference is a finding about the caller.
+    """
     decision = HumanReviewRecord.objects.filter(
         hash=OuterRef("decision_hash"),
         hold_id=OuterRef("hold_id"),
@@ -223,16 +254,57 @@ def _unapproved_receipts() -> Iterator[str]:
         trigger_phase=OuterRef("phase"),
         decision="APPROVE",
     )
-    rows = ExecutionReceipt.objects.annotate(
+    approvals = Approval.objects.filter(execution=OuterRef("execution_id"))
+    return rows.annotate(
         record=Subquery(decision.values("id")[:1]),
         decided=Subquery(decision.values("decided_digest")[:1]),
+        reported=ExpressionWrapper(
+            Exists(approvals) & Q(phase=TriggerPhase.BEFORE_EXECUTION.value), BooleanField()
+        ),
     )
-    wrong = rows.filter(Q(record=None) | ~Q(digest=F("decided"))).order_by("sequence")
+
+
+def _unapproved_receipts() -> Iterator[str]:
+    """Report receipts whose decision is missing or approved other data."""
+    rows = with_decision(ExecutionReceipt.objects.order_by("sequence"))
+    wrong = rows.filter(Q(record=None) | (~Q(digest=F("decided")) & Q(reported=False)))
     for row, record in wrong.values_list("id", "record").iterator(chunk_size=_BATCH):
         if record is None:
             yield f"altered: receipt {row} names a decision that is not there"
         else:
             yield f"altered: receipt {row}: what ran is not what record {record} approved"
+
+
+def _reported_otherwise() -> Iterator[str]:
+    """Name the agents that reported other arguments than people approved."""
+    rows = with_decision(ExecutionReceipt.objects.order_by("sequence"))
+    other = rows.filter(reported=True, record__isnull=False).exclude(digest=F("decided"))
+    found = other.values_list("id", "record", "execution_id")
+    for row, record, run in found.iterator(chunk_size=_BATCH):
+        yield (
+            f"REPORTED: receipt {row}: the agent of run {run} reported that it executed other"
+            f" arguments than record {record} approved"
+        )
+
+
+def _erased_without_entry() -> Iterator[str]:
+    """Report erased runs and payloads of records that the retention log does not name."""
+    entries = RetentionEntry.objects.filter(
+        kind=RetentionEntry.Kind.ERASED, executions__contains=[OuterRef("pk")]
+    )
+    rows = Execution.objects.filter(~Exists(entries), erased_at__isnull=False)
+    for pk in rows.values_list("pk", flat=True).iterator(chunk_size=_BATCH):
+        yield f"erased: the retention log has no entry about the erased run {pk}"
+    keys = PayloadKey.objects.filter(execution=OuterRef("pk"))
+    sealed = HumanReviewRecord.objects.filter(execution=OuterRef("pk")).exclude(sealed="")
+    plain = HumanReviewRecord.objects.filter(execution=OuterRef("pk"), sealed="")
+    emptied = plain.filter(stored_original__isnull=True).exclude(shown_digest=digest(None))
+    rows = Execution.objects.filter(
+        Q(Exists(sealed) & ~Exists(keys)) | Exists(emptied),
+        ~Exists(entries.filter(detail__records_erased=True)),
+    )
+    for pk in rows.values_list("pk", flat=True).iterator(chunk_size=_BATCH):
+        yield f"erased: the retention log does not say that the records of run {pk} were erased"
 
 
 def _changed_task_data() -> Iterator[str]:
@@ -242,17 +314,21 @@ def _changed_task_data() -> Iterator[str]:
         task_id=OuterRef("task_id"),
         attempt=OuterRef("attempt"),
     )
-    rows = ExecutionReceipt.objects.order_by("sequence").annotate(
+    rows = with_decision(ExecutionReceipt.objects.order_by("sequence")).annotate(
         stored_inputs=Subquery(attempts.values("inputs")[:1]),
         stored_output=Subquery(attempts.values("output")[:1]),
         stored_edit=Subquery(attempts.values("edited_output")[:1]),
         was_edited=Subquery(attempts.values("is_edited")[:1]),
     )
+    # Retention deletes the data of a task with its run.
+    rows = rows.exclude(~Exists(attempts), execution__erased_at__isnull=False)
     for row in rows.iterator(chunk_size=_BATCH):
         stored = row.stored_inputs
         if row.phase == TriggerPhase.AFTER_EXECUTION:
             stored = row.stored_edit if row.was_edited else row.stored_output
-        if digest(stored) != row.digest:
+        # A reported digest is what the agent says; the stored inputs are what people approved.
+        expected = row.decided if row.reported else row.digest
+        if digest(stored) != expected:
             yield (
                 f"altered: receipt {row.pk}: task {row.task_id} of run {row.execution_id} shows"
                 " other data now than it ran with"

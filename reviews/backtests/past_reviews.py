@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.db import connection
 from pydantic import TypeAdapter, ValidationError
 
-from reviews.models import Backtest
+from reviews.models import Backtest, open_payload
 from workflows.engine.dag import TaskSpec
 from workflows.engine.policy import TriggerPhase
 
@@ -33,10 +33,10 @@ _RECORDS: Final = """
 _COUNT: Final = f"SELECT count(*) FROM (SELECT 1 {_RECORDS} LIMIT %(limit)s) AS found"  # noqa: S608
 _BATCH: Final = f"""
 SELECT p.*, plans.task, a.id IS NOT NULL, a.inputs,
-       extract(epoch FROM p.reviewed_at - c.claimed_at)
+       extract(epoch FROM p.reviewed_at - c.claimed_at), k.key
   FROM (SELECT r.id, r.execution_id, r.node_id, r.target, r.trigger_phase, r.decision, r.is_edited,
                r.reviewer_id IS NOT NULL, r.actor, r.change_count, r.waited_seconds,
-               r.original_data, e.state ->> 'origin', e.revision, r.hold_id, r.reviewed_at
+               r.original_data, r.sealed, e.state ->> 'origin', e.revision, r.hold_id, r.reviewed_at
           {_RECORDS} AND (%(cursor)s = 0 OR r.id < %(cursor)s)
          ORDER BY r.id DESC LIMIT %(limit)s) AS p
   LEFT JOIN LATERAL (
@@ -47,6 +47,7 @@ SELECT p.*, plans.task, a.id IS NOT NULL, a.inputs,
   LEFT JOIN workflows_taskattempt a
     ON a.execution_id = p.execution_id AND a.task_id = p.node_id AND a.settled
   LEFT JOIN reviews_claimstart c ON c.hold_id = p.hold_id
+  LEFT JOIN reviews_payloadkey k ON k.execution_id = p.execution_id
  ORDER BY p.id DESC
 """  # noqa: S608 - made of constants
 
@@ -98,8 +99,8 @@ def _reviewed(row: tuple[Any, ...]) -> ReviewCase:
     number, execution, node, target, phase, decision, edited, by_person, actor, changes, waited = (
         row[:11]
     )
-    original, origin = row[11:13]
-    written, has_attempt, inputs, desk = row[16:]
+    original, sealed, origin = row[11:14]
+    written, has_attempt, inputs, desk, key = row[17:]
     past = PastReview(
         record=number,
         execution=execution,
@@ -114,6 +115,8 @@ def _reviewed(row: tuple[Any, ...]) -> ReviewCase:
     task = _task(written)
     run = origin or str(execution)
     shown = None if original is None else json.loads(original)
+    if sealed and key:
+        shown = open_payload(sealed, key).original
     before = phase == TriggerPhase.BEFORE_EXECUTION
     if task is None:
         return ReviewCase(past, TriggerPhase(phase), run, None, {}, "no_plan")

@@ -61,7 +61,7 @@ def _list_text() -> AuditListText:
     return AuditListText(
         heading=_("Skipped reviews"),
         lead=_(
-            "Reviews that a rule skipped. Each entry names the rule and the reason. These"
+            "Reviews that a rule or a standing answer skipped. Each entry says why. These"
             " entries are kept permanently."
         ),
         nothing=_("No skipped reviews"),

@@ -17,7 +17,7 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
-from reviews.components.number_formatting import counted
+from reviews.components.number_formatting import counted, grouped
 
 NODE_WIDTH: Final = 160
 NODE_HEIGHT: Final = 44
@@ -30,6 +30,8 @@ HEAD: Final = 28
 MAX_ROWS: Final = 8
 LABEL_LENGTH: Final = 16
 SWEEPS: Final = 4
+#: The text alternative names up to this many tasks that wait.
+MAX_NAMES: Final = 8
 
 _FINISHED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 #: Priority of tasks in a long layer; smaller values stay visible.
@@ -127,12 +129,17 @@ class _Slot:
 
 
 def layout(
-    layers: Sequence[Sequence[DagTask]], *, current: int | None = None, max_rows: int = MAX_ROWS
+    layers: Sequence[Sequence[DagTask]],
+    *,
+    current: int | None = None,
+    max_rows: int = MAX_ROWS,
+    first: int = 0,
 ) -> Picture:
     """Lay out the tasks of `layers` and their edges.
 
     Tasks depend only on earlier layers; dependencies on unknown ids are ignored.  `current` is the
-    index of the layer to mark.
+    number of the layer to mark; `first` is the number of the first one in `layers`, where these
+    are a part of a longer plan.
     """
     shown = [_shorten(layer, max_rows) for layer in layers]
     aliases = {name: key for column in shown for key, _, names in column for name in names}
@@ -151,7 +158,7 @@ def layout(
         height=height,
         nodes=tuple(_node(slot) for column in columns for slot in column if slot.task is not None),
         edges=tuple(_edge(route, slots, done) for route in routes),
-        heads=tuple(_head(index, layer, current) for index, layer in enumerate(layers)),
+        heads=tuple(_head(index, layer, first, current) for index, layer in enumerate(layers)),
         description=_describe(layers),
     )
 
@@ -294,7 +301,7 @@ def _num(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHead:
+def _head(index: int, layer: Sequence[DagTask], first: int, current: int | None) -> LayerHead:
     settled = sum(task.status in _FINISHED for task in layer)
     started = settled or any(task.status == "RUNNING" for task in layer)
     progress = ""
@@ -302,9 +309,9 @@ def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHea
         progress = _("%(done)s of %(total)s") % {"done": settled, "total": len(layer)}
     return LayerHead(
         x=_left(index),
-        title=_("Layer %(layer)s") % {"layer": index + 1},
+        title=_("Layer %(layer)s") % {"layer": first + index + 1},
         progress=progress,
-        current=index == current,
+        current=first + index == current,
     )
 
 
@@ -317,8 +324,11 @@ def _describe(layers: Sequence[Sequence[DagTask]]) -> str:
     params = {
         "tasks": counted(total, "task"),
         "layers": counted(len(layers), "layer"),
-        "names": ", ".join(waiting),
+        "names": ", ".join(waiting[:MAX_NAMES]),
     }
+    if len(waiting) > MAX_NAMES:
+        params["n"] = grouped(len(waiting) - MAX_NAMES)
+        return _("%(tasks)s in %(layers)s; %(names)s and %(n)s more waiting for review.") % params
     if waiting:
         return _("%(tasks)s in %(layers)s; %(names)s waiting for review.") % params
     return _("%(tasks)s in %(layers)s.") % params

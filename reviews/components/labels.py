@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -18,6 +18,7 @@ from reviews.decisions.hold_text import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from reviews.templatetags.desk import lasting_text, visible
+from workflows.common.redaction import mask_secrets
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -41,6 +42,14 @@ def on_timeout(hold: Hold) -> str:
     """Return the effect of a timeout, for the end of a sentence."""
     known = _TIMEOUTS.get(hold.on_timeout)
     return _(known) if known else ""
+
+
+def deadline_reason(hold: Hold) -> str:
+    """Return how the deadline was counted; "" around the clock.  `hold.execution` is loaded."""
+    hours = hold.execution.policy.get("business_hours")
+    if not hours or hold.decider != "human":
+        return ""
+    return _("The time counts in the business hours of “%(name)s”.") % {"name": hours["name"]}
 
 
 _COMMANDS = {
@@ -89,8 +98,11 @@ def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
 
 
 def run_title(title: str, execution_id: int) -> str:
-    """Return `Release notes, run 4182`, with invisible characters escaped."""
-    return _("%(title)s, run %(number)s") % {"title": visible(title), "number": execution_id}
+    """Return `Release notes, run 4182`, with secrets masked and invisible characters escaped."""
+    return _("%(title)s, run %(number)s") % {
+        "title": visible(mask_secrets(title)),
+        "number": execution_id,
+    }
 
 
 def hold_kind(hold: Hold) -> str:
@@ -215,11 +227,37 @@ _REASONS = {
 # --- records --------------------------------------------------------------------------------------
 
 
+def actor_text(record: HumanReviewRecord) -> str:
+    """`ben`, or `ben (for ann)` for a decision of ann's delegate."""
+    if not record.on_behalf_of:
+        return record.actor
+    return _("%(name)s (for %(absent)s)") % {"name": record.actor, "absent": record.on_behalf_of}
+
+
+SOURCES: Final = {
+    "web": N_("Desk"),
+    "admin": N_("Admin"),
+    "bulk": N_("Several at once"),
+    "link": N_("Link in an e-mail"),
+    "slack": N_("Slack"),
+    "rest": N_("REST"),
+    "mcp": N_("MCP"),
+    "time": N_("Time ran out"),
+}
+"""`source` of a record -> its name: where the decision was made."""
+
+
+def source_text(source: str) -> str:
+    """Return the name of a source; unknown sources unchanged."""
+    known = SOURCES.get(source)
+    return _(known) if known else source
+
+
 def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
     """`reviewer approved write_file in Release notes with 2 changes, after 3 min`."""
     is_approved = record.decision == "APPROVE"
     params = {
-        "name": record.actor,
+        "name": actor_text(record),
         "what": record_subject(record),
         "run": record.workflow_title,
         "changes": counted(record.change_count, "change"),

@@ -26,6 +26,7 @@ NOUNS: Final[Mapping[str, Callable[[int], str]]] = {
     "run": lambda n: ngettext("%(n)s run", "%(n)s runs", n),
     "task": lambda n: ngettext("%(n)s task", "%(n)s tasks", n),
     "time": lambda n: ngettext("%(n)s time", "%(n)s times", n),
+    "tool": lambda n: ngettext("%(n)s tool", "%(n)s tools", n),
     "unchanged line": lambda n: ngettext("%(n)s unchanged line", "%(n)s unchanged lines", n),
     "use": lambda n: ngettext("%(n)s use", "%(n)s uses", n),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from reviews.decisions import api_context, services, withdrawal
 from reviews.decisions.conflicts import Conflict, present_state
 from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.episodes import episodes
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import MAX_COMMENT, DecisionRequest, DecisionResult
 from reviews.models import ANSWERS
@@ -45,6 +46,8 @@ from workflows.common.decision_formats import (
 )
 from workflows.engine.commands import MAX_UNDO_SECONDS
 from workflows.engine.plan_validation import Problem
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.standing_terms import MAX_HOURS, Rule, StandingTerms, parse_rule
 from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold
@@ -62,6 +65,43 @@ _MAX_BIGINT = 2**63 - 1
 
 
 # --- serializers ----------------------------------------------------------------------------------
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "string", "enum": ["exact", "any"]},
+            {
+                "type": "object",
+                "properties": {"up_to": {"type": "number", "minimum": 0}},
+                "required": ["up_to"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+)
+class RuleField(serializers.Field):  # type: ignore[type-arg]
+    """`"exact"`, `"any"`, or `{"up_to": 500}`."""
+
+    default_error_messages = {
+        "invalid": 'must be "exact", "any" or an object with up_to, a number from 0'
+    }
+
+    def to_internal_value(self, data: Any) -> Rule:
+        try:
+            return parse_rule(data)
+        except ValueError:
+            self.fail("invalid")
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+class StandingSerializer(StrictSerializer):
+    """The terms of a standing answer; an argument without a rule has to be exactly the same."""
+
+    seconds = serializers.FloatField(min_value=1, max_value=MAX_HOURS * 3600)
+    arguments = serializers.DictField(child=RuleField(), required=False)
 
 
 class ResumeSerializer(StrictSerializer):
@@ -100,7 +140,13 @@ class ResumeSerializer(StrictSerializer):
     grant_seconds = serializers.FloatField(
         required=False, allow_null=True, default=None, min_value=1, max_value=2_592_000
     )
-
+    standing = StandingSerializer(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Approve an external action, and later ones of its agent with arguments like"
+        " these, where the approval policy of the action allows it.",
+    )
     undo_seconds = serializers.FloatField(
         required=False,
         default=0,
@@ -236,6 +282,51 @@ class ContextSerializer(serializers.Serializer[Any]):
     decisions = serializers.ListField(child=serializers.JSONField())
 
 
+class SimilarSerializer(StrictSerializer):
+    """A call that is planned."""
+
+    tool = serializers.CharField(max_length=200)
+    arguments = serializers.JSONField(
+        required=False,
+        allow_null=True,
+        help_text="Arguments of the call, or its output for the phase AFTER_EXECUTION; the most "
+        "similar decisions come first. Without arguments, the newest do.",
+    )
+    phase = serializers.ChoiceField(
+        choices=[each.value for each in TriggerPhase], required=False, allow_null=True
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=20, default=5)
+
+
+class EpisodeSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """A past decision of a person about a call of the tool, and the outcome of the call."""
+
+    id = serializers.CharField(help_text="The record in /reviews/history/.")
+    execution_id = serializers.CharField()
+    tool = serializers.CharField()
+    phase = serializers.CharField()
+    workflow_title = serializers.CharField()
+    similarity = serializers.FloatField(
+        allow_null=True, help_text="0 to 1; null without arguments to compare."
+    )
+    decision = serializers.CharField(help_text=f"One of {', '.join(ANSWERS)}.")
+    edited = serializers.ListField(
+        child=serializers.CharField(), help_text="Paths that the person changed."
+    )
+    comment = serializers.CharField(help_text="Secrets in it are masked.")
+    decided_at = serializers.DateTimeField()
+    outcome = serializers.CharField(
+        help_text="Of the call: `succeeded` or `failed`, `open` until it has ended, `not_run` "
+        "unless it was approved."
+    )
+
+
+class SimilarAnswerSerializer(serializers.Serializer):  # type: ignore[type-arg]
+    """Past decisions about the tool in runs that the caller may see."""
+
+    results = EpisodeSerializer(many=True)
+
+
 # --- views ----------------------------------------------------------------------------------------
 
 
@@ -364,6 +455,7 @@ def _decision_request(request: Request, fields: dict[str, Any]) -> DecisionReque
         comment=fields["comment"],
         grant_scope=fields["grant_scope"],
         grant_seconds=fields["grant_seconds"],
+        standing=StandingTerms(**fields["standing"]) if fields["standing"] else None,
         undo_seconds=fields["undo_seconds"],
         token=token_of(request),
         confirmed_at=session_confirmed_at(request),
@@ -438,3 +530,27 @@ class WithdrawView(APIView):
             "version": result.version,
         }
         return StoredResponse(200, json_text(WithdrawnSerializer(fields).data))
+
+
+class SimilarView(APIView):
+    """Past decisions about similar calls."""
+
+    permission_classes = [HasScope("read")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_similar",
+        request=SimilarSerializer,
+        responses={200: SimilarAnswerSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        """Return what people decided about similar calls of a tool, and the outcome of each."""
+        fields = validated_body(SimilarSerializer, request)
+        found = episodes(
+            caller(request),
+            tool=fields["tool"],
+            arguments=fields.get("arguments"),
+            phase=fields.get("phase") or "",
+            limit=fields["limit"],
+        )
+        return Response(SimilarAnswerSerializer({"results": found}).data)

@@ -16,7 +16,14 @@ from workflows.models import Execution, Hold
 from .conflicts import decided
 from .edits import inputs_schema, payload_schemas, secret_rules, shown_payload
 from .masking import Masked, masked
-from .rights import cannot_be_approved, four_eyes, group_names, right_of, ways_of_each
+from .rights import (
+    cannot_be_approved,
+    four_eyes,
+    group_names,
+    right_of,
+    ways_of_each,
+    with_delegation,
+)
 from .services import HoldNotFound
 
 if TYPE_CHECKING:
@@ -79,13 +86,14 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
     shaped, lost = ways_of_each(user, holds), cannot_be_approved(holds)
     schemas = payload_schemas(holds)
     for hold in holds:
-        right = right_of(
+        own = right_of(
             user,
             hold,
             groups=groups,
             shaped=shaped[hold.pk],
             four_eyes=four_eyes(hold.execution),
         )
+        right = with_delegation(user, hold, own)
         hold.schema = schemas[hold.pk]  # type: ignore[attr-defined]
         view = shown_payload(hold, hold.schema)  # type: ignore[attr-defined]
         hold.payload = view.value
@@ -136,7 +144,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decisions(execution: Execution) -> list[dict[str, Any]]:
-    records = HumanReviewRecord.objects.filter(execution=execution).order_by("id")
+    records = HumanReviewRecord.objects.filter(execution=execution).with_keys().order_by("id")
     return [
         {
             "hold_id": each.hold_id,

@@ -37,6 +37,13 @@ def conflict(hold_id: str, code: str, reason: Reason | str) -> Conflict:
     return Conflict(code, reason, present_state(hold_id))
 
 
+def moved_on(hold: Hold) -> Conflict:
+    """Build the conflict about a hold that is no longer as it was when its person was asked."""
+    is_open = hold.status == Hold.Status.OPEN
+    code, reason = ("stale", "run_moved_on") if is_open else ("decided", "hold_is_closed")
+    return conflict(hold.pk, code, Reason(reason))
+
+
 def present_state(hold_id: str) -> dict[str, Any]:
     """Return the state of a hold and its execution as JSON; {} if the hold does not exist."""
     hold = Hold.objects.select_related("execution").filter(pk=hold_id).first()
@@ -44,7 +51,7 @@ def present_state(hold_id: str) -> dict[str, Any]:
         return {}
     execution = hold.execution
     others = execution.holds.filter(status=Hold.Status.OPEN).order_by("opened_seq")
-    records = HumanReviewRecord.objects.standing().filter(hold=hold).order_by("id")
+    records = HumanReviewRecord.objects.standing().filter(hold=hold).with_keys().order_by("id")
     claim = ReviewClaim.objects.select_related("user").filter(hold=hold).first()
     return {
         "id": str(execution.pk),

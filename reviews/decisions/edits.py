@@ -154,6 +154,23 @@ def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
     return Edit(sent=Change(edits), whole=whole, warnings=warnings)
 
 
+def check_filled_in(hold: Hold) -> None:
+    """Raise ReviewInvalid if people have to fill in arguments of an action and have not done so.
+
+    Only the input that an MCP server asks for is shown incomplete; it has no workflow.
+    """
+    is_node = hold.reason == HoldReason.NODE_REVIEW and hold.phase == TriggerPhase.BEFORE_EXECUTION
+    if hold.execution.workflow_id is not None or not is_node:
+        return
+    task = task_spec(hold.execution, hold.task_id)
+    if isinstance(task, ExternalActionTask) and task.argument_schema:
+        errors = schema_errors(task.argument_schema, hold.payload)
+        if errors:
+            raise ReviewInvalid(
+                FieldError(below("edits", each.path), each.message) for each in errors
+            )
+
+
 def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...]:
     """Return a warning for each added key that the tool's schema does not declare."""
     return tuple(

@@ -180,6 +180,12 @@ def scope_words(grant: Grant) -> str:
             return _("for every task of this run")
         case Grant.Scope.CAPABILITY:
             return _("for the capability %(name)s") % {"name": str(grant.capability)}
+        case Grant.Scope.STANDING:
+            approval = grant.execution.approval
+            return _("for the agent %(agent)s of %(owner)s") % {
+                "agent": approval.agent or _("without a name"),
+                "owner": approval.owner.get_username(),
+            }
     if grant.workflow is None:
         return _("for task %(task)s in every run of this plan") % {"task": grant.task_id}
     params = {"task": grant.task_id, "workflow": str(grant.workflow)}

@@ -38,7 +38,7 @@ def external_action_context(hold: Hold) -> dict[str, Any] | None:
         (_("Editable"), _editable(task.editable)),
     )
     return {
-        "title": approval.title or approval.action,
+        "title": mask_secrets(approval.title) or approval.action,
         "description": mask_secrets(task.description),
         "facts": tuple({"name": name, "value": value} for name, value in facts if value),
         # The address was checked when the agent asked: it is http or https.
@@ -73,18 +73,18 @@ def is_external_action(hold: Hold) -> bool:
     return _action(hold) is not None
 
 
-def has_high_stated_risk(hold: Hold) -> bool:
-    """Whether an external action has a high risk, also where it was executed already."""
-    task = _action(hold)
-    return task is not None and task.risk == "high"
-
-
 def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     """Return the effects of approving, requesting changes and rejecting; None for other holds."""
     task = _action(hold)
     if task is None:
         return None
     change = _("The agent is asked to change it.")
+    if Approval.objects.filter(execution=hold.execution_id, is_question=True).exists():
+        return (
+            _("The server gets these values as its answer."),
+            change,
+            _("The server gets no values: its question is declined."),
+        )
     if task.is_executed:
         return _("The agent continues with this output."), change, _("The agent gets your reason.")
     return (

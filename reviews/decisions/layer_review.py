@@ -13,7 +13,7 @@ from reviews.audit.reveals import task_rules
 from reviews.components.highlighting import lines_of
 from reviews.components.reasons import render_reason
 from reviews.components.value_view import value_view
-from reviews.decisions.masking import Rules, masked
+from reviews.decisions.masking import Masked, masked
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.permissions import NAMED, cap
 from workflows.engine.ports import FinishedTask
@@ -46,11 +46,14 @@ class _Run:
     state: ExecutionState
 
 
-def layer_review_context(hold: Hold, tasks: Mapping[str, TaskView]) -> dict[str, Any] | None:
+def layer_review_context(
+    hold: Hold, tasks: Mapping[str, TaskView], view: Masked
+) -> dict[str, Any] | None:
     """Return `d.layer_review` of the templates; None for every other kind of hold.
 
     `tasks` are the run's tasks by id.  Inputs of tasks that have not run are resolved here, so a
-    card shows the values that the task would run with now.
+    card shows the values that the task would run with now.  `view` is the masked payload: a secret
+    has the number in a card that reveals it there.
     """
     if hold.reason != HoldReason.LAYER_APPROVAL or not isinstance(hold.payload, dict):
         return None
@@ -61,25 +64,19 @@ def layer_review_context(hold: Hold, tasks: Mapping[str, TaskView]) -> dict[str,
     run = _Run(execution.inputs, execution.context, load_state(execution.state))
     ceiling = str(execution.policy.get("permission_ceiling") or "trusted")
     specs = revision_of(execution).plan.by_id
+    cards = []
+    for task in listed:
+        note, inputs = _inputs(task, specs[task.id], run, tasks)
+        view = masked(inputs, rules[task.id, "inputs"], after=view)
+        cards.append(_card(task, specs[task.id], note, view, ceiling))
     return {
-        "cards": tuple(
-            _card(task, specs[task.id], run, tasks, rules[task.id, "inputs"], ceiling)
-            for task in listed
-        ),
+        "cards": tuple(cards),
         "more": ", ".join(ids[_MAX_CARDS:]),
-        "summary": hold.payload.get("summary") or "",
+        "summary": (hold.payload.get("summary") or "") if hold.layer else "",
     }
 
 
-def _card(
-    task: TaskView,
-    spec: Spec,
-    run: _Run,
-    tasks: Mapping[str, TaskView],
-    rules: Rules,
-    ceiling: str,
-) -> dict[str, Any]:
-    note, inputs = _inputs(task, spec, run, tasks)
+def _card(task: TaskView, spec: Spec, note: str, inputs: Masked, ceiling: str) -> dict[str, Any]:
     code = spec.code if isinstance(spec, CodeTask) else ""
     language = spec.language if isinstance(spec, CodeTask) else ""
     return {
@@ -87,8 +84,8 @@ def _card(
         "title": spec.title or task.id,
         "tool": short_name(task.target) if isinstance(spec, ToolTask) else task.target,
         "note": note,
-        "inputs": value_view(masked(inputs, rules).value, rules.schema),
-        "has_inputs": bool(inputs),
+        "inputs": value_view(inputs.value, inputs.rules.schema),
+        "has_inputs": bool(inputs.value),
         "touches": _touches(spec, ceiling),
         "lines": tuple(
             {"number": line.number, "markup": line.markup, "marked": False}

@@ -28,6 +28,7 @@ from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses
 from reviews.runs.panels import behind, overrides_context
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -49,6 +50,7 @@ from .layer_review import layer_review_context
 from .masked_values import masks_context
 from .plan_review import ALL_KEPT, KeptTasks, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
+from .standing_answer_form import NOT_GIVEN, StandingChoice, standing_context
 from .withdrawal import withdrawal_context, without_withdrawn
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class FormState:
     confirm: bool = False
     unnamed: tuple[str, ...] = ()
     grant_choice: GrantChoice = NARROWEST
+    standing: StandingChoice = NOT_GIVEN
     kept: KeptTasks = ALL_KEPT
     read: int = 0
     asks_for_more: bool = False
@@ -105,7 +108,7 @@ _PANELS = {"REJECT": "reject", "REQUEST_CHANGES": "changes"}
 def decision_context(user: User, hold: Hold, form: FormState | None = None) -> dict[str, Any]:
     """`d` of the templates; `hold.execution` is loaded."""
     right = right_now(user, hold)
-    run_records = HumanReviewRecord.objects.filter(execution_id=hold.execution_id)
+    run_records = HumanReviewRecord.objects.filter(execution_id=hold.execution_id).with_keys()
     records = list(run_records.select_related("withdraws").order_by("id"))
     hold_records = without_withdrawn([record for record in records if record.hold_id == hold.id])
     schema = payload_schema(hold)
@@ -127,8 +130,9 @@ def decision_context(user: User, hold: Hold, form: FormState | None = None) -> d
         "overrides": overrides_context(hold.execution),
         "escalation": escalation_context(shown, form.grant_choice if form else NARROWEST),
         "external_action": external_action_context(hold),
+        "standing_answer": _standing_answer(shown, right, form),
         "plan_review": _plan_review(hold, view, hold_records, form),
-        "layer_review": layer_review_context(shown, hold_context.by_id),
+        "layer_review": layer_review_context(shown, hold_context.by_id, view),
         **effects(hold_context),
         "ahead": behind(hold),
         **closed_hold_context(hold, state, hold_records, hold_context, view),
@@ -141,6 +145,13 @@ def decision_context(user: User, hold: Hold, form: FormState | None = None) -> d
         "impact": impact_context(hold, (each.path for each in form_context["changes"])),
         "conflict": conflict_context(view, state, hold_records, edited.value) if edited else None,
     }
+
+
+def _standing_answer(hold: Hold, right: Right, form: FormState | None) -> dict[str, Any] | None:
+    if hold.status == Hold.Status.OPEN and not right.approve:
+        return None
+    choice, errors = (form.standing, form.errors) if form else (NOT_GIVEN, ())
+    return standing_context(hold, choice, errors)
 
 
 def _presets(hold: Hold) -> tuple[str, ...]:
@@ -162,6 +173,20 @@ def _plan_review(
         record = approved[-1]
         decided = record.modified_data if record.is_edited else record.original_data
     return plan_review_context(hold, view, form.kept if form else ALL_KEPT, decided)
+
+
+def verdict_context(user: User, hold: Hold) -> dict[str, Any]:
+    """`verdict` of `_decided.html`: the decision on a hold as a sentence, and how to undo it."""
+    rows = HumanReviewRecord.objects.filter(hold=hold).with_keys().order_by("id")
+    records = without_withdrawn(rows.select_related("withdraws"))
+    is_decided = hold_state(hold, records) == "decided" and bool(records)
+    return {
+        "hold_id": hold.id,
+        "execution_id": str(hold.execution_id),
+        "version": hold.execution.version,
+        "sentence": decision_sentence(records[-1]) if is_decided else "",
+        "undo": withdrawal_context(user, hold),
+    }
 
 
 def status_context(user: User, hold: Hold) -> dict[str, Any]:
@@ -193,8 +218,9 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "deadline": hold.expires_at,
         "urgent": components_labels.is_urgent(hold),
         "on_timeout": components_labels.on_timeout(hold),
+        "deadline_reason": components_labels.deadline_reason(hold),
         "why": render_stored(hold, "why"),
-        "instructions": hold.instructions,
+        "instructions": mask_secrets(hold.instructions),
         "payload_title": _payload_title(hold),
     }
 
@@ -221,9 +247,17 @@ def _standing(
         "no_edits": _no_edits(hold) if state == "open" and right.approve else "",
         "reason_required": reason_required(hold, "web"),
         "blocked_reason": render_reason(right.refusal) if right.refusal else "",
+        "on_behalf_of": right.on_behalf_of if state == "open" else "",
         "is_closed_for_user": _is_closed_for(hold, state, user),
         "quorum_needed": hold.quorum,
-        "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
+        "approvals": tuple(
+            {
+                "by": components_labels.actor_text(each),
+                "by_id": each.reviewer_id,
+                "at": each.reviewed_at,
+            }
+            for each in approvals
+        ),
         "claim": claim_context(user, hold, right),
     }
 
@@ -390,19 +424,20 @@ def closed_hold_context(
     record = records[-1] if records and state in ("decided", "expired") else None
     return {
         "decided": _decided(record, view) if record and state == "decided" else None,
-        "expired_words": _expired_words(hold) if state == "expired" else "",
+        "expired_words": expired_words(hold) if state == "expired" else "",
         "closed_words": _closed_words(hold) if state == "closed" else "",
         "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
         "next": hold_context.what_followed() if state == "decided" and not hold.undo_until else (),
     }
 
 
-def _expired_words(hold: Hold) -> str:
+def expired_words(hold: Hold) -> str:
+    """`it was rejected.`: the effect of the timeout."""
     known = _EXPIRED.get(hold.on_timeout)
     return _(known) if known else ""
 
 
-def _this(record: HumanReviewRecord) -> str:
+def decision_sentence(record: HumanReviewRecord) -> str:
     """`reviewer approved this with 2 changes`."""
     n, params = record.change_count, {"name": record.actor, "n": record.change_count}
     if record.decision == "REQUEST_CHANGES":
@@ -421,7 +456,8 @@ def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
     return {
         "decision": record.decision,
         "by": record.actor,
-        "sentence": _this(record),
+        "by_id": record.reviewer_id,
+        "sentence": decision_sentence(record),
         "at": record.reviewed_at,
         "comment": record.shown_comment,
         "changes": diff(view.value, masked(record.modified_data, view.rules, after=view).value)

@@ -29,10 +29,17 @@ def payload_fields(
 
 
 def _plain_where_masked(field: FormField) -> FormField:
-    """Use text controls for masked values: browsers reject a mark in a date or URL control."""
+    """Use text controls for masked values: browsers reject a mark in a date or URL control.
+
+    The schema's default is no placeholder there, because it may be the masked value.
+    """
     children = tuple(map(_plain_where_masked, field.children))
-    kind = "text" if is_marked(field.original_text) else field.input_type
-    return replace(field, children=children, input_type=kind)
+    if is_marked(field.text):
+        return replace(field, children=children, input_type="text", placeholder="")
+    if is_marked(field.original_text):
+        kind = "password" if field.input_type == "password" else "text"
+        return replace(field, children=children, input_type=kind, placeholder="")
+    return replace(field, children=children)
 
 
 def posted_value(schema: Any, original: Any, posted: Mapping[str, str]) -> FormValue:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, OuterRef, Q
 
+from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.permissions import NAMED
 from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.executions import access
-from workflows.models import Execution, Hold, Shaper
+from workflows.models import Absence, Execution, Hold, Shaper
 from workflows.permissions import deny_list, grants
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Right:
     reject: bool
     refusal: Reason | None = None
     code: str = ""
+    #: Name of the absent person for whom the user decides; "" for a right of their own.
+    on_behalf_of: str = ""
 
     @property
     def reason(self) -> str:
@@ -263,7 +266,18 @@ def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:
 
 
 def right_now(user: User, hold: Hold) -> Right:
-    """Return the present rights of `user` on `hold`; two queries."""
+    """Return the present rights of `user` on `hold`, of their own or for an absent person.
+
+    Two queries; more for a quorum, and for a delegate.
+    """
+    own = _own_right(user, hold)
+    if own.any and _was_approved_for(user, hold):
+        reason = Reason("approved_for", {"name": user.get_username()})
+        return Right(approve=False, reject=False, refusal=reason, code="already_voted")
+    return with_delegation(user, hold, own)
+
+
+def _own_right(user: User, hold: Hold) -> Right:
     return right_of(
         user,
         hold,
@@ -271,3 +285,54 @@ def right_now(user: User, hold: Hold) -> Right:
         shaped=ways_of(user, hold),
         four_eyes=four_eyes(hold.execution),
     )
+
+
+# --- absences -------------------------------------------------------------------------------------
+
+
+def with_delegation(user: User, hold: Hold, own: Right) -> Right:
+    """Return the right `own`, or the right of an absent person whom the user stands in for.
+
+    A delegate decides only what they cannot decide themselves, with at most the rights that the
+    absent person has of their own, so that delegations do not chain.  Four eyes applies to both.
+    """
+    if own.code != "not_in_group" or not deciding_groups(
+        hold.groups, access.delegated_groups_of(user)
+    ):
+        return own
+    if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
+        reason = Reason("quorum_needs_another")
+        return Right(approve=False, reject=False, refusal=reason, code="already_voted")
+    rows = Absence.objects.current().filter(delegate=user.pk).select_related("user")
+    rights = [_right_for(user, each.user, hold) for each in rows.order_by("begins_at", "pk")]
+    return max(rights, key=lambda right: (right.approve, right.reject), default=own)
+
+
+def _right_for(user: User, absent: User, hold: Hold) -> Right:
+    """Return the right of `user` as the delegate of `absent`."""
+    name = absent.get_username()
+    theirs = _own_right(absent, hold)
+    voted = theirs.code == "already_voted" or _was_approved_for(absent, hold)
+    if voted or not theirs.any:
+        reason = Reason("approved_for" if voted else "delegator_may_not", {"name": name})
+        code = "already_voted" if voted else "delegator"
+        return Right(approve=False, reject=False, refusal=reason, code=code)
+    if not theirs.approve:
+        reason = Reason("delegator_may_not_approve", {"name": name})
+        return Right(
+            approve=False, reject=True, refusal=reason, code=theirs.code, on_behalf_of=name
+        )
+    own_work = _own_work(user, hold, ways_of(user, hold)) if four_eyes(hold.execution) else None
+    if own_work is not None:
+        return Right(
+            approve=False, reject=True, refusal=own_work, code="four_eyes", on_behalf_of=name
+        )
+    return Right(approve=True, reject=True, on_behalf_of=name)
+
+
+def _was_approved_for(person: User, hold: Hold) -> bool:
+    """Whether a delegate's approval of the open hold counts as the person's."""
+    if not hold.approvals or hold.status != Hold.Status.OPEN:
+        return False
+    records = HumanReviewRecord.objects.standing().filter(hold=hold, decision=Decision.APPROVE)
+    return records.filter(on_behalf_of=person.get_username()).exists()

@@ -23,6 +23,7 @@ from reviews.audit.records import DecisionEntry, write_record
 from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
+from workflows.approvals.standing_answers import terms_errors
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import (
     MAX_UNDO_SECONDS,
@@ -33,6 +34,7 @@ from workflows.engine.commands import (
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
+from workflows.engine.standing_terms import StandingTerms
 from workflows.engine.state import GrantScope
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
@@ -40,8 +42,8 @@ from workflows.models import Execution, Hold
 from workflows.permissions import step_up
 
 from .conflicts import Conflict, conflict
-from .edits import Change, Edit, ReviewInvalid, checked_edit, payload_schema
-from .rights import NotAllowed, fresh_user, right_now
+from .edits import Change, Edit, ReviewInvalid, check_filled_in, checked_edit, payload_schema
+from .rights import NotAllowed, Right, fresh_user, right_now
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -99,7 +101,7 @@ class DecisionRequest:
     #: Version of the execution that the person saw; another present version is a conflict.
     version: int
     #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
-    #: e-mail), "bulk" or "mcp".
+    #: e-mail), "slack", "bulk" or "mcp".
     source: str
     #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
     edits: Any = None
@@ -109,6 +111,8 @@ class DecisionRequest:
     #: How far a granted permission reaches, and for how many seconds with the scope "until".
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = None
+    #: The terms under which the approval of an external action covers later ones.
+    standing: StandingTerms | None = None
     #: Seconds for which the decision can be withdrawn; it takes effect afterwards.
     undo_seconds: float = 0
     #: The API token that sent the decision; None for a session.
@@ -224,6 +228,7 @@ def decide_command(
             comment=command.feedback,
             grant_scope=command.grant_scope,
             grant_seconds=command.grant_seconds,
+            standing=command.standing,
             undo_seconds=command.undo_seconds,
             token=token,
             confirmed_at=confirmed_at,
@@ -242,13 +247,16 @@ def _decision_of(command: ApprovalResponse | CheckpointResponse) -> str:
 def _decide(request: DecisionRequest) -> DecisionResult:
     person = fresh_user(request.user)
     hold = _hold_to_decide(person, request.hold_id)
-    _check_right(person, hold, request.decision)
+    right = _checked_right(person, hold, request.decision)
     _check_confirmed(hold, request)
     _check_present(hold, request.version)
     _check_reason(hold, request)
     change, edit = request.change, None
     if not change.is_empty:
         edit = checked_edit(hold, change, payload_schema(hold))
+    if request.decision == Decision.APPROVE and edit is None:
+        check_filled_in(hold)
+    _check_standing(hold, request, right, edit.whole if edit else hold.payload)
     command = ApprovalResponse(
         hold=hold.id,
         approved=request.decision == Decision.APPROVE,
@@ -258,6 +266,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         feedback=request.comment,
         grant_scope=request.grant_scope,
         grant_seconds=request.grant_seconds,
+        standing=request.standing,
         undo_seconds=request.undo_seconds,
     )
     result = submit_now(hold, command, person.get_username(), request.source, request.version)
@@ -270,6 +279,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         edited=edit is not None,
         modified=edit.whole if edit else None,
         version=result.version,
+        on_behalf_of=right.on_behalf_of,
     )
     decided = _recorded(hold, verdict, result, edit)
     if not (request.undo_seconds and decided.complete):
@@ -285,7 +295,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGE_SOURCES = ("web", "admin", "link")
+_PAGE_SOURCES = ("web", "admin", "link", "slack")
 
 
 def reason_required(hold: Hold, source: str) -> bool:
@@ -304,25 +314,42 @@ def _check_reason(hold: Hold, request: DecisionRequest) -> None:
         raise ReviewInvalid([FieldError("comment", "must give the reason for the rejection")])
 
 
-def _check_right(person: User, hold: Hold, decision: str) -> None:
+def _checked_right(person: User, hold: Hold, decision: str) -> Right:
     right = right_now(person, hold)
     # A request for changes continues nothing, so the right to reject is enough.
     if right.approve if decision == Decision.APPROVE else right.reject:
-        return
+        return right
     if right.code == "already_voted":
         raise conflict(hold.id, right.code, right.denied().reason)
     raise right.denied()
 
 
-def needs_step_up(hold: Hold) -> bool:
-    """Whether approving this hold needs a second-factor code (HOLDPOINT_STEP_UP)."""
+def _check_standing(hold: Hold, request: DecisionRequest, right: Right, decided: Any) -> None:
+    """Raise ReviewInvalid for a standing answer that the policy of the action does not allow."""
+    if request.standing is None:
+        return
+    if request.decision != Decision.APPROVE:
+        raise ReviewInvalid([FieldError("standing", "is for approvals only")])
+    if right.on_behalf_of:
+        # It would outlast the absence.
+        raise ReviewInvalid([FieldError("standing", "cannot be given for an absent person")])
+    if errors := terms_errors(hold, request.standing, decided):
+        raise ReviewInvalid(errors)
+
+
+def needs_step_up(hold: Hold, standing: StandingTerms | None = None) -> bool:
+    """Whether approving this hold needs a second-factor code (HOLDPOINT_STEP_UP).
+
+    A standing answer needs one as the grant of a permission does.
+    """
     mode = workflow_conf.step_up()
-    return mode == "all" or (mode == "high_risk" and risk_of(hold) == "high")
+    is_high = risk_of(hold) == "high" or standing is not None
+    return mode == "all" or (mode == "high_risk" and is_high)
 
 
 def _check_confirmed(hold: Hold, request: DecisionRequest) -> None:
     """Raise NotAllowed("step_up") for an approval without the confirmation the setting requires."""
-    if request.decision != Decision.APPROVE or not needs_step_up(hold):
+    if request.decision != Decision.APPROVE or not needs_step_up(hold, request.standing):
         return
     if request.token is not None:
         if step_up.SCOPE not in request.token.scopes:
@@ -434,6 +461,8 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
         return ReviewInvalid(errors or [FieldError("edits", refusal.message)])
     if refusal.code in ("no_changes", "no_more_changes"):
         return ReviewInvalid([FieldError("decision", refusal.message)])
+    if refusal.code == "no_standing_answer":
+        return ReviewInvalid([FieldError("standing", refusal.message)])
     if refusal.code == "bad_scope":
         return ReviewInvalid([FieldError("grant_scope", refusal.message)])
     return conflict(hold_id, refusal.code, refusal.reason)

@@ -59,7 +59,8 @@ def similar_decisions(user: User, hold: Hold) -> list[SimilarDecision]:
     mine = features(hold.payload)
     scored = [
         (similarity(mine, features(record.original_data)), record)
-        for record in rows.exclude(hold_id=hold.pk)[:_MAX_COMPARED]
+        for record in rows.exclude(hold_id=hold.pk).with_keys()[:_MAX_COMPARED]
+        if not record.is_erased
     ]
     near = [pair for pair in scored if pair[0] >= _MIN_SIMILARITY]
     near.sort(key=lambda pair: (pair[0], pair[1].pk), reverse=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
@@ -44,19 +44,31 @@ from reviews.decisions.pages import (
     decision_context,
     pretty,
     status_context,
+    verdict_context,
 )
 from reviews.decisions.payload_forms import posted_json, posted_value
 from reviews.decisions.plan_review import is_plan_review, parse_kept_tasks
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.similar_decisions import similar_decisions_context
+from reviews.decisions.standing_answer_form import (
+    NOT_GIVEN,
+    StandingChoice,
+    parse_standing_choice,
+)
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
+from reviews.queue.pages import queue_changes
 from reviews.queue.selectors import waiting_count
+from workflows.common import keyset
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue, undeclared_keys
 from workflows.engine.bounded_json import digest
+from workflows.executions.access import cache_groups
 from workflows.models import Hold
 from workflows.permissions import step_up
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 #: Changed places that one request may ask about.
 _MAX_PATHS = 200
@@ -163,7 +175,41 @@ class DecisionView(LoginRequiredMixin, View):
             return self._show(request, now, posted.form_state(stale=stale), status=409)
         except services.HoldNotFound:
             raise Http404 from None
-        return SeeOther(request.path)
+        following = self._following(request, hold) if is_htmx(request) else None
+        return following or SeeOther(request.path)
+
+    def _following(self, request: HttpRequest, decided: Hold) -> HttpResponse | None:
+        """Return the review that the queue opens next, with the rows and counts that changed.
+
+        The queue names it, so that a decision takes one request.  None if it names none, or one
+        that is no longer open: then it loads what is left by itself.
+        """
+        if "queue_next" not in request.POST:
+            return None
+        # The decision is made: the rest of the request only reads.
+        user = cast("User", cache_groups(current_user(request)))
+        try:
+            hold = services.visible_hold(user, request.POST["queue_next"].replace("\0", ""))
+            now = services.visible_hold(user, decided.id)
+            verdict = verdict_context(user, now)
+            rows = queue_changes(
+                user,
+                QueryDict(request.POST.get("queue_query", "")),
+                run=decided.execution_id,
+                until=request.POST.get("queue_until", ""),
+            )
+        except (services.HoldNotFound, keyset.BadCursor):
+            return None
+        if hold.status != Hold.Status.OPEN:
+            return None
+        inbox.mark_hold_read(user, hold)
+        d = decision_context(user, hold)
+        if d["can_decide"] and services.needs_step_up(hold):
+            d["step_up"] = _step_up(request, refused=False)
+        context = {**rows, "open_hold": hold.id, "verdict": verdict, "d": d}
+        answer = fragment(request, "reviews/decisions/_decided.html", context)
+        answer["HX-Reselect"] = "#decision"
+        return answer
 
     def _show(
         self,
@@ -175,7 +221,7 @@ class DecisionView(LoginRequiredMixin, View):
         step_up_refused: bool = False,
     ) -> HttpResponse:
         d = self.context(request, hold, form)
-        if d["can_decide"] and services.needs_step_up(hold):
+        if d["can_decide"] and (step_up_refused or services.needs_step_up(hold)):
             d["step_up"] = _step_up(request, refused=step_up_refused)
         if is_htmx(request):
             return fragment(request, "reviews/decisions/_decision.html", {"d": d}, status=status)
@@ -226,7 +272,9 @@ class _Posted:
         self._value = self._read()
         self.change = NO_CHANGE
         self.grant_choice = self._grant_choice()
-        self.errors = (*found, *self._value.errors, *self._decide())
+        self.standing = self._standing_choice()
+        self._terms, terms_errors = self.standing.terms()
+        self.errors = (*found, *self._value.errors, *self._decide(), *terms_errors)
         self.unnamed = self._unnamed()
 
     def _version(self) -> tuple[int, list[FieldError]]:
@@ -239,6 +287,11 @@ class _Posted:
         return parse_grant_choice(
             self._data.get("grant_scope", ""), self._data.get("grant_seconds", "")
         )
+
+    def _standing_choice(self) -> StandingChoice:
+        if self.decision != Decision.APPROVE:
+            return NOT_GIVEN
+        return parse_standing_choice(self._data, self._seen.payload)
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
@@ -304,6 +357,7 @@ class _Posted:
             comment=self.comment,
             grant_scope=self.grant_choice.scope,
             grant_seconds=self.grant_choice.seconds,
+            standing=self._terms,
             undo_seconds=services.undo_seconds_for(self._hold),
             confirmed_at=step_up.confirmed_at(self._request),
         )
@@ -324,6 +378,7 @@ class _Posted:
             confirm=confirm,
             unnamed=self.unnamed,
             grant_choice=self.grant_choice,
+            standing=self.standing,
             kept=self.kept,
             decision=self.decision,
             read=self._shown + (MAX_SHOWN_CHARACTERS if self.asks_for_more else 0),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -18,6 +20,7 @@ from reviews.components.number_formatting import counted
 from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.decisions.escalation import scope_words
+from reviews.decisions.standing_answer_form import standing_sentence
 from workflows.common import keyset
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import PermissionSet
@@ -34,10 +37,12 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     rows = visible_grants(user) if whole else in_force(user)
     page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     live = set(in_force(user).filter(pk__in=[row.pk for row in page.rows]).values_list("pk"))
+    people = get_user_model().objects.filter(username__in={row.granted_by for row in page.rows})
+    givers = dict(people.values_list("username", "pk"))
     base = reverse("reviews:grants")
     query = "all=1&" if whole else ""
     return {
-        "rows": tuple(_row(user, row, is_live=(row.pk,) in live) for row in page.rows),
+        "rows": tuple(_row(user, row, givers, is_live=(row.pk,) in live) for row in page.rows),
         "whole": whole,
         "other_url": base if whole else f"{base}?all=1",
         "next_url": f"{base}?{query}cursor={page.next}" if page.next else "",
@@ -45,15 +50,16 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     }
 
 
-def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
+def _row(user: User, grant: Grant, givers: Mapping[str, int], *, is_live: bool) -> dict[str, Any]:
     return {
         "id": grant.pk,
-        "sentence": components_labels.allowed_text(PermissionSet.model_validate(grant.permissions)),
+        "sentence": _sentence(grant),
         "scope": scope_words(grant),
         "run_title": components_labels.run_title(grant.execution.title, grant.execution_id),
         "run_url": reverse("reviews:run", args=(grant.execution_id,)),
         "decision_url": reverse("reviews:decision", args=(grant.execution_id, grant.hold_id)),
         "by": grant.granted_by,
+        "by_id": givers.get(grant.granted_by),
         "at": grant.granted_at,
         "why": grant.shown_why,
         "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),
@@ -66,6 +72,12 @@ def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
         if is_live and may_revoke(user, grant)
         else "",
     }
+
+
+def _sentence(grant: Grant) -> str:
+    if grant.scope == Grant.Scope.STANDING:
+        return standing_sentence(grant)
+    return components_labels.allowed_text(PermissionSet.model_validate(grant.permissions))
 
 
 # --- views ----------------------------------------------------------------------------------------

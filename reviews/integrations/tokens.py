@@ -24,9 +24,15 @@ from workflows import conf as workflow_conf
 from workflows.common import keyset
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.models import ApiToken
+from workflows.models import ApiToken, Gate
 from workflows.permissions import step_up
-from workflows.permissions.tokens import create_token, revoke, workflow_names
+from workflows.permissions.tokens import (
+    SCIM,
+    create_token,
+    gate_names,
+    revoke,
+    workflow_names,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,11 +40,13 @@ if TYPE_CHECKING:
 _SCOPE_DESCRIPTIONS = {
     "read": N_("See runs, reviews and the catalogue."),
     "ask": N_("Ask for approvals and read the answers. Enough for an agent that runs elsewhere."),
+    "gate": N_("Call tools through MCP gates. Enough for an agent that only uses a gate."),
     "run": N_("Start runs and command them."),
     "decide": N_("Approve and reject as you. Never give this one to an agent."),
     "loosen": N_("Loosen policies when starting runs. Never give this one to an agent."),
     "decide_high_risk": N_("Give grants and approve high-risk actions without a second factor."),
     "admin": N_("Manage workflows and create tokens."),
+    "scim": N_("Manage accounts and groups (SCIM). For an identity provider, with no other scope."),
 }
 #: Labels by lifetime in days; "" is unlimited.
 _LIFETIMES = {"30": N_("30 days"), "90": N_("90 days"), "365": N_("1 year"), "": N_("No expiry")}
@@ -76,13 +84,12 @@ def tokens_context(
 
 
 def _row(token: ApiToken) -> dict[str, Any]:
-    names = workflow_names(token)
     over = token.expires_at is not None and token.expires_at <= timezone.now()
     return {
         "name": token.name or _("Without a name"),
         "prefix": token.prefix,
         "scopes": ", ".join(token.scopes),
-        "only": "" if names is None else ", ".join(names) or _("deleted workflows"),
+        "only": _limits(token),
         "made_at": token.created_at,
         "used_at": token.last_used_at,
         "ends_at": token.expires_at,
@@ -92,16 +99,27 @@ def _row(token: ApiToken) -> dict[str, Any]:
     }
 
 
+def _limits(token: ApiToken) -> str:
+    """Return the workflows or gates that a token is limited to; "" if it is not limited."""
+    names, gates = workflow_names(token), gate_names(token)
+    if names is not None:
+        return ", ".join(names) or _("deleted workflows")
+    if gates is not None:
+        return ", ".join(gates) or _("deleted gates")
+    return ""
+
+
 def _form(user: User, submitted: Mapping[str, Any]) -> dict[str, Any]:
     is_admin = access.ADMIN in access.roles_of(user)
     scopes, only = submitted.get("scopes", ["read"]), submitted.get("workflows") or []
+    only_gates = submitted.get("gates") or []
     workflows = access.workflows_for(user).filter(enabled=True).order_by("title")
     return {
         "name": submitted.get("name", ""),
         "scopes": tuple(
             {"value": scope, "means": _(description), "checked": scope in scopes}
             for scope, description in _SCOPE_DESCRIPTIONS.items()
-            if (scope != "admin" or is_admin)
+            if (scope not in ("admin", SCIM) or is_admin)
             and (scope != access.LOOSEN or user.has_perm(access.LOOSEN_POLICY))
             and (scope != step_up.SCOPE or workflow_conf.step_up() != "off")
         ),
@@ -112,6 +130,10 @@ def _form(user: User, submitted: Mapping[str, Any]) -> dict[str, Any]:
         "workflows": tuple(
             {"value": each.name, "words": each.title, "checked": each.name in only}
             for each in workflows[:_MAX_WORKFLOWS]
+        ),
+        "gates": tuple(
+            {"value": each.name, "words": each.name, "checked": each.name in only_gates}
+            for each in Gate.objects.filter(enabled=True)[:_MAX_WORKFLOWS]
         ),
     }
 
@@ -124,6 +146,7 @@ def _submitted(posted: QueryDict) -> dict[str, Any]:
         "scopes": posted.getlist("scopes"),
         "lasts": lasts if lasts in _LIFETIMES else "90",
         "workflows": [name for name in posted.getlist("workflows") if "\0" not in name],
+        "gates": [name for name in posted.getlist("gates") if "\0" not in name],
     }
 
 
@@ -139,6 +162,7 @@ def _create(user: User, submitted: Mapping[str, Any], *, confirmed: bool) -> New
         scopes=submitted["scopes"],
         expires_at=timezone.now() + timedelta(days=int(days)) if days else None,
         workflows=submitted["workflows"] or None,
+        gates=submitted["gates"] or None,
         confirmed=confirmed,
     )
     return NewToken(name=token.name or token.prefix, text=text)

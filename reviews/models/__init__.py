@@ -5,14 +5,22 @@ from .audit import (
     Decision,
     DeniedAttempt,
     HumanReviewRecord,
+    PayloadKey,
     RecordSet,
     RecordWords,
+    SealedPayload,
     SecretReveal,
+    open_payload,
 )
 from .backtests import Backtest
+from .chat import SlackAccount, SlackChannel, SlackLinkCode, SlackMessage, SlackWorkspace
 from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
+from .people import ProvisionedGroup, ProvisionedUser
 from .planner import PlanDraft
+from .push import PushKey, PushMessage, PushSubscription
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
+from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
+from .security import SecurityEvent, SecurityExport
 
 __all__ = [
     "ANSWERS",
@@ -21,16 +29,35 @@ __all__ = [
     "ClaimStart",
     "Decision",
     "DeniedAttempt",
+    "ErasableRun",
     "HumanReviewRecord",
+    "LegalHold",
     "Notice",
     "NoticeKind",
     "NoticeMessage",
     "NoticePreference",
+    "PayloadKey",
     "PlanDraft",
+    "ProvisionedGroup",
+    "ProvisionedUser",
+    "PushKey",
+    "PushMessage",
+    "PushSubscription",
     "RecordSet",
     "RecordWords",
+    "RetentionEntry",
+    "RetentionPolicy",
     "ReviewClaim",
     "ReviewPresence",
     "SavedView",
+    "SealedPayload",
     "SecretReveal",
+    "SecurityEvent",
+    "SecurityExport",
+    "SlackAccount",
+    "SlackChannel",
+    "SlackLinkCode",
+    "SlackMessage",
+    "SlackWorkspace",
+    "open_payload",
 ]

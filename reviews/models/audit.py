@@ -5,14 +5,23 @@ A trigger refuses UPDATE, DELETE and TRUNCATE of HumanReviewRecord (migration 00
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Now
+from django.utils.functional import cached_property
 
 from workflows.common.redaction import mask_secrets
+from workflows.common.secret_encryption import decrypt
+from workflows.engine.bounded_json import digest
 
 
 class Decision(models.TextChoices):
@@ -28,8 +37,65 @@ class Decision(models.TextChoices):
 ANSWERS = (Decision.APPROVE.value, Decision.REJECT.value, Decision.REQUEST_CHANGES.value)
 
 
+class PayloadKey(models.Model):
+    """The key with which the payloads of a run's records are encrypted.
+
+    The key itself is encrypted with SECRET_KEY.  Deleting the row erases the payloads; a trigger
+    allows that only for a run that retention erases.
+    """
+
+    execution = models.OneToOneField(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="payload_key"
+    )
+    key = models.TextField()
+
+    def __str__(self) -> str:
+        return f"key of run {self.execution_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPayload:
+    """The encrypted part of a record.
+
+    Without the random `salt`, short comments could be guessed from their digest.
+    """
+
+    original: Any
+    modified: Any
+    comment: str
+    salt: str
+
+    def comment_digest(self) -> str:
+        """Return the SHA-256 of salt and comment, which the chain covers."""
+        return hashlib.sha256(f"{self.salt}{self.comment}".encode()).hexdigest()
+
+
+def open_payload(sealed: str, key: str) -> SealedPayload:
+    """Return the payload of a record's `sealed`, with the key as it is stored.
+
+    An altered text or key gives an empty payload, which does not have the signed digests.  Raises
+    DecryptionFailed if the key was encrypted with a SECRET_KEY that is not known.
+    """
+    if not key:
+        return SealedPayload(None, None, "", "")
+    try:
+        text = Fernet(decrypt(key)).decrypt(sealed.encode())
+    except (InvalidToken, ValueError):
+        return SealedPayload(None, None, "", "")
+    return SealedPayload(**json.loads(text))
+
+
+#: In place of the payload of a record whose key was deleted.
+_ERASED = SealedPayload(None, None, "", "")
+
+
 class RecordSet(models.QuerySet["HumanReviewRecord"]):
     """Records, with a filter for those that are in effect."""
+
+    def with_keys(self) -> RecordSet:
+        """Annotate the keys of the payloads, which are else read one by one."""
+        keys = PayloadKey.objects.filter(execution=OuterRef("execution")).values("key")
+        return self.annotate(payload_key=Subquery(keys[:1]))
 
     def standing(self) -> RecordSet:
         """Exclude withdrawn records, and the records of their withdrawal."""
@@ -41,6 +107,9 @@ class HumanReviewRecord(models.Model):
 
     `canonical` is the hashed text; `hash` is the SHA-256 of the previous hash and that text.
     The payload columns repeat it for reading, and are never what is hashed.
+
+    `sealed` has the payloads and the comment, encrypted with the key of the run.  Records from
+    before migration 0031 have them in the columns `stored_…`, which are empty in later ones.
     """
 
     execution = models.ForeignKey(
@@ -57,13 +126,16 @@ class HumanReviewRecord(models.Model):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
     )
     actor = models.CharField(max_length=150)
+    # The absent person for whom the actor decided as their delegate; "" for nobody.
+    on_behalf_of = models.CharField(max_length=150, blank=True, default="", db_default="")
     source = models.CharField(max_length=20)
     decision = models.CharField(max_length=20, choices=Decision.choices)
-    original_data = models.JSONField(null=True)
-    modified_data = models.JSONField(null=True)
+    stored_original = models.JSONField(null=True, db_column="original_data")
+    stored_modified = models.JSONField(null=True, db_column="modified_data")
     is_edited = models.BooleanField(default=False)
     change_count = models.IntegerField(default=0)
-    comment = models.TextField(blank=True, default="")
+    stored_comment = models.TextField(blank=True, default="", db_column="comment")
+    sealed = models.TextField(blank=True, default="", db_default="")
     version = models.BigIntegerField()
     waited_seconds = models.FloatField(default=0)
     # The record that this one withdraws; a record is withdrawn at most once.
@@ -96,6 +168,7 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["-id"], condition=Q(decision="REJECT"), name="record_rejections"),
             models.Index(fields=["actor", "-id"], name="record_by_actor"),
             models.Index(fields=["workflow_title", "-id"], name="record_by_title"),
+            models.Index(fields=["target", "-id"], name="record_by_target"),
             models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
             models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
         ]
@@ -103,6 +176,63 @@ class HumanReviewRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.get_decision_display()} {self.node_id or self.reason}"
+
+    def seal(self, payload: SealedPayload, key: str) -> None:
+        """Encrypt the payload with the key of the run, before the record is stored."""
+        fields = {
+            "original": payload.original,
+            "modified": payload.modified,
+            "comment": payload.comment,
+            "salt": payload.salt,
+        }
+        self.sealed = Fernet(key).encrypt(json.dumps(fields).encode()).decode("ascii")
+        self.payload = payload
+
+    @cached_property
+    def payload(self) -> SealedPayload:
+        """The decrypted payload; empty if it was erased, or if the record has no `sealed`.
+
+        Raises DecryptionFailed if the key was encrypted with a SECRET_KEY that is not known.
+        """
+        key = self._key() if self.sealed else None
+        return _ERASED if key is None else open_payload(self.sealed, key)
+
+    def _key(self) -> str | None:
+        """Return the encrypted key of the run; None if it was deleted."""
+        if "payload_key" in self.__dict__:  # from `with_keys`
+            annotated: str | None = self.__dict__["payload_key"]
+            return annotated
+        rows = PayloadKey.objects.filter(execution=self.execution_id)
+        return rows.values_list("key", flat=True).first()
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether retention erased the payload: nobody can read it any more.
+
+        Data in the columns was put there later, and is compared with the signed digests.
+        """
+        if self.stored_original is not None or self.stored_modified is not None:
+            return False
+        if self.sealed:
+            return self.payload is _ERASED and not self.stored_comment
+        return self.shown_digest != digest(None)
+
+    @property
+    def original_data(self) -> Any:
+        """The payload that the reviewer saw; None if it was erased."""
+        stored = self.stored_original
+        return self.payload.original if stored is None and self.sealed else stored
+
+    @property
+    def modified_data(self) -> Any:
+        """The payload as the reviewer edited it."""
+        stored = self.stored_modified
+        return self.payload.modified if stored is None and self.sealed else stored
+
+    @property
+    def comment(self) -> str:
+        """The reviewer's comment; "" if it was erased."""
+        return self.stored_comment or self.payload.comment
 
     @property
     def shown_comment(self) -> str:
@@ -113,7 +243,7 @@ class HumanReviewRecord(models.Model):
 class RecordWords(models.Model):
     """Full-text index of a record's task, tool, comment, workflow and person.
 
-    Written by a trigger on records (migration 0009).
+    Written by a trigger on records (migration 0009), and again without the secrets of a comment.
     """
 
     record = models.OneToOneField(

@@ -52,8 +52,8 @@ class Notice(models.Model):
         indexes = [
             models.Index(fields=["user", "-id"], name="notice_newest"),
             models.Index(fields=["user", "-id"], condition=Q(read_at=None), name="notice_unread"),
-            models.Index(fields=["hold"], condition=Q(read_at=None), name="notice_of_hold"),
-            models.Index(fields=["execution"], condition=Q(read_at=None), name="notice_of_run"),
+            models.Index(fields=["hold"], name="notice_by_hold"),
+            models.Index(fields=["execution"], name="notice_by_run"),
             models.Index(fields=["created_at"], name="notice_by_time"),
         ]
 
@@ -70,15 +70,35 @@ class NoticePreference(models.Model):
     # Kinds that are not shown in the product, and kinds that are e-mailed.
     muted = ArrayField(models.CharField(max_length=12), default=list)
     mailed = ArrayField(models.CharField(max_length=12), default=list)
+    # Kinds that are sent by Slack to a linked account; null for the defaults.
+    messaged = ArrayField(models.CharField(max_length=12), null=True)
 
     def __str__(self) -> str:
         return f"preferences of {self.user_id}"
 
 
 class ChatHook(models.Model):
-    """A chat's incoming webhook for reviews of a workflow, of a group, or of all."""
+    """A chat's incoming webhook for reviews of a workflow, of a group, or of all.
+
+    With `user` it is the chat of one person, and gets that person's notifications only.
+    """
+
+    class Format(models.TextChoices):
+        SLACK = "slack", "Slack and compatible chats"
+        TEAMS = "teams", "Microsoft Teams (Adaptive Cards)"
 
     name = models.CharField(max_length=100)
+    format = models.CharField(
+        max_length=8, choices=Format.choices, default=Format.SLACK, db_default=Format.SLACK
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        verbose_name="person",
+    )
     # Encrypted with SECRET_KEY, because anybody with the URL can post to the chat.
     url = models.TextField()
     workflow = models.ForeignKey(

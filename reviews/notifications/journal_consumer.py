@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
+from reviews.chat import outbox as slack_outbox
 from reviews.models import NoticeKind
 from workflows.journal.event_log import ReadWatermark
-from workflows.models import EventCursor, ExecutionEvent, Hold
+from workflows.models import EventCursor, ExecutionEvent, Grant, Hold
 
 from .notify import Notification, mark_resolved, notify
 from .polling import poll
@@ -25,9 +26,9 @@ BATCH = 500
 _END_KINDS = ("execution_completed", "execution_failed", "execution_aborted")
 #: An answer that can still be withdrawn resolves the hold's notices; a withdrawal reopens it.
 _ANSWER_KINDS = ("hold_answered", "hold_withdrawn")
-_KINDS = (
-    "hold_opened", "hold_escalated", "hold_decided", "result_reported", *_ANSWER_KINDS, *_END_KINDS,
-)  # fmt: skip
+#: Events after which messages in chats show something else than before.
+_DECISION_KINDS = ("hold_voted", "hold_decided", *_ANSWER_KINDS)
+_KINDS = ("hold_opened", "hold_escalated", "result_reported", *_DECISION_KINDS, *_END_KINDS)
 
 
 def run(stop: threading.Event) -> None:
@@ -39,6 +40,8 @@ def run(stop: threading.Event) -> None:
 def read_new(watermark: ReadWatermark | None = None) -> int:
     """Process events after the cursor; return how many event ids it advanced."""
     bound = (watermark or ReadWatermark()).advance()
+    if EventCursor.objects.filter(name=NAME, event__gte=bound).exists():
+        return 0  # without a transaction that locks the cursor
     with transaction.atomic():
         EventCursor.objects.get_or_create(name=NAME)
         rows = EventCursor.objects.select_for_update(skip_locked=True)
@@ -65,6 +68,10 @@ def _process(events: Sequence[ExecutionEvent]) -> None:
     notify(list(_notifications(events, holds, deciders, named)))
     mark_resolved(
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
+        execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
+    )
+    slack_outbox.refresh(
+        hold_ids=[e.payload["hold_id"] for e in events if e.kind in _DECISION_KINDS],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )
     # The run has ended by then, which resolves its other notices.
@@ -175,17 +182,30 @@ def _mismatch(event: ExecutionEvent) -> Iterator[Notification]:
     rows = Hold.objects.select_related("execution__created_by")
     approved = rows.filter(execution=event.execution_id, status=Hold.Status.APPROVED)
     hold = approved.order_by("-opened_seq").first()
+    covering = None if hold else _standing_answer(event.execution_id)
+    if covering is not None:
+        # The notice is about the decision that gave the answer: there it can be revoked.
+        hold = rows.get(pk=covering.hold_id)
     if hold is None:
         return
-    people = get_user_model().objects.filter(username__in=hold.approvals, is_active=True)
+    names = [covering.granted_by] if covering else hold.approvals
+    run = {"run": str(event.execution_id)} if covering else {}
     yield Notification(
         kind=NoticeKind.MISMATCH.value,
         hold=hold,
-        key=f"mismatch:{hold.pk}",
-        recipients=list(people),
+        key=":".join(("mismatch", hold.pk, *run.values())),
+        recipients=list(get_user_model().objects.filter(username__in=names, is_active=True)),
         actor=event.actor,
+        detail=run,
         groups=hold.groups,
     )
+
+
+def _standing_answer(execution_id: int) -> Grant | None:
+    """Return the standing answer that covered the action of an execution."""
+    skipped = ExecutionEvent.objects.filter(execution=execution_id, kind="review_spared").last()
+    number = skipped.payload.get("grant") if skipped else None
+    return Grant.objects.filter(pk=number).first() if number else None
 
 
 def _decided(event: ExecutionEvent, hold: Hold) -> Notification:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
@@ -15,13 +15,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.answer_links import services as answer_links
-from reviews.models import NoticeMessage
+from reviews.chat import teams_cards
+from reviews.models import ChatHook, NoticeMessage
 from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
 from workflows.models import Hold
 
 from . import inbox, notice_text
 from .notify import ACTIONABLE_KINDS
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 #: Lines of one message; further ones are counted, with a link to the queue.
 MAX_LINES = 10
@@ -73,20 +77,27 @@ def message_content(message: NoticeMessage) -> MessageContent | None:
 
 
 def _answer_url(message: NoticeMessage, kind: str, hold: Hold) -> str:
-    if message.user is None or kind not in ACTIONABLE_KINDS:
+    person = _person(message)
+    if person is None or kind not in ACTIONABLE_KINDS:
         return ""
-    path = answer_links.path_for(message.user, hold)
+    path = answer_links.path_for(person, hold)
     return notice_text.absolute_url(path) if path else ""
+
+
+def _person(message: NoticeMessage) -> User | None:
+    """Return the one person who reads the message; None for the chat of a team."""
+    return message.hook.user if message.hook is not None else message.user
 
 
 def _current_items(message: NoticeMessage) -> list[tuple[Mapping[str, Any], Hold]]:
     items = {item["key"]: item for item in message.items}  # one line per key
     rows = Hold.objects.filter(pk__in={item["hold"] for item in items.values()})
-    if message.user is not None:
-        if not (message.user.is_active and message.user.email):
+    person = _person(message)
+    if person is not None:
+        if not person.is_active or (message.user is not None and not person.email):
             return []
-        rows = rows.filter(execution__in=visible_to(message.user))
-        for key in inbox.read_keys(message.user, items):
+        rows = rows.filter(execution__in=visible_to(person))
+        for key in inbox.read_keys(person, items):
             del items[key]
     loaded = rows.select_related("execution").defer(
         "payload", "execution__state", "execution__context", "execution__inputs"
@@ -143,23 +154,49 @@ def _plain_line(line: Line) -> str:
     )
 
 
-def chat_payload(content: MessageContent) -> bytes:
-    """Return the body for a chat's incoming webhook in Slack's format."""
-    lines = [f"• <{each.url}|{_escaped(each.sentence)}>" for each in content.lines]
+def chat_payload(content: MessageContent, kind: str) -> bytes:
+    """Return the body for a chat's incoming webhook; `kind` is a ChatHook.Format."""
+    if kind == ChatHook.Format.TEAMS:
+        return _teams_payload(content)
+    lines = [_slack_line(each) for each in content.lines]
     if content.more:
         queue = notice_text.absolute_url(reverse("reviews:queue"))
-        lines.append(f"<{queue}|{_escaped(_more_label(content))}>")
+        lines.append(f"<{queue}|{escaped(_more_label(content))}>")
     blocks = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{_escaped(content.title)}*"}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{escaped(content.title)}*"}},
         {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}},
     ]
-    payload = {"text": _escaped(content.title), "blocks": blocks[1:] if len(lines) == 1 else blocks}
+    payload = {"text": escaped(content.title), "blocks": blocks[1:] if len(lines) == 1 else blocks}
     return json.dumps(payload, ensure_ascii=False).encode()
 
 
-def test_chat_payload() -> bytes:
-    """Return the body of a test message."""
+def _slack_line(line: Line) -> str:
+    text = f"• <{line.url}|{escaped(line.sentence)}>"
+    if not line.answer_url:
+        return text
+    return f"{text} (<{line.answer_url}|{_('approve or reject')}>)"
+
+
+def _teams_payload(content: MessageContent) -> bytes:
+    lines = [teams_cards.line(visible(each.sentence), _buttons(each)) for each in content.lines]
+    if content.more:
+        queue = notice_text.absolute_url(reverse("reviews:queue"))
+        buttons = [(_("Open the review queue"), queue)]
+        lines.append(teams_cards.line(_more_label(content), buttons))
+    return teams_cards.body(visible(content.title), lines)
+
+
+def _buttons(line: Line) -> list[tuple[str, str]]:
+    """Return labels and URLs; without a link of its own a review is decided after a sign-in."""
+    review = (_("Open in Holdpoint"), line.url)
+    return [(_("Approve or reject"), line.answer_url), review] if line.answer_url else [review]
+
+
+def test_chat_payload(kind: str) -> bytes:
+    """Return the body of a test message; `kind` is a ChatHook.Format."""
     text = _("Holdpoint can post to this channel. Reviews that wait are announced here.")
+    if kind == ChatHook.Format.TEAMS:
+        return teams_cards.body(text, [teams_cards.line(text, ())])
     block = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
     return json.dumps({"text": text, "blocks": [block]}, ensure_ascii=False).encode()
 
@@ -170,7 +207,7 @@ def _more_label(content: MessageContent) -> str:
     return _("and %(count)s more") % {"count": content.more}
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape mentions and formatting: `<!channel>` is shown as text."""
     for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "¦"), ("`", "'")):
         text = text.replace(char, escaped)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from reviews.decisions.hold_text import headline, one_line
 from reviews.models import NoticeKind
 from workflows import conf
+from workflows.common.redaction import mask_secrets
 from workflows.models import Hold
 
 _MAX_LENGTH = 200
@@ -44,6 +45,10 @@ LOOKS = {
 
 def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
     """`Waits for you: write_file will run in “Release notes”`; `hold.execution` is loaded."""
+    if detail.get("for"):
+        rest = {key: value for key, value in detail.items() if key != "for"}
+        params = {"name": detail["for"], "sentence": sentence(kind, hold, actor, rest)}
+        return one_line(_("For %(name)s: %(sentence)s") % params, _MAX_LENGTH)
     if kind == NoticeKind.DECIDED:
         return _decided(hold, actor, detail)
     what = headline(hold.phase or hold.reason, hold.target, hold.task_id, hold.execution.title)
@@ -54,15 +59,21 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
         NoticeKind.REMINDER: _("Still waits for you: %(what)s"),
         NoticeKind.ESCALATED: _("Escalated to you: %(what)s"),
         NoticeKind.MISMATCH: _(
-            "%(actor)s ran it with other arguments than the approved ones: %(what)s"
-        ),
+            "%(actor)s used your standing answer in run %(run)s and ran other arguments: %(what)s"
+        )
+        if detail.get("run")
+        else _("%(actor)s ran it with other arguments than the approved ones: %(what)s"),
         NoticeKind.CLAIM_GIVEN: _("%(actor)s assigned this to you: %(what)s"),
         NoticeKind.CLAIM_TAKEN: _("%(actor)s assigned your claim to %(other)s: %(what)s"),
         NoticeKind.CLAIM_ENDED: _("Your claim expired: %(what)s"),
     }[NoticeKind(kind)]
-    return one_line(
-        template % {"what": what, "actor": actor, "other": detail.get("to", "")}, _MAX_LENGTH
-    )
+    params = {
+        "what": what,
+        "actor": actor,
+        "other": detail.get("to", ""),
+        "run": detail.get("run", ""),
+    }
+    return one_line(template % params, _MAX_LENGTH)
 
 
 def _reopened(actor: str) -> str:
@@ -86,7 +97,9 @@ def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
     else:
         text = _("%(actor)s rejected %(what)s in “%(run)s”")
     what = hold.task_id or hold.reason.replace("_", " ")
-    return one_line(text % {"actor": actor, "what": what, "run": hold.execution.title}, _MAX_LENGTH)
+    # Masked before it is shortened: a shortened secret may no longer look like one.
+    run = mask_secrets(hold.execution.title)
+    return one_line(text % {"actor": actor, "what": what, "run": run}, _MAX_LENGTH)
 
 
 def review_path(hold: Hold) -> str:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from django.db.models.functions import Now
 
-from reviews.models import ChatHook, Notice, NoticeKind
+from reviews.absences.services import delegates_of
+from reviews.chat import outbox as slack_outbox
+from reviews.decisions.rights import right_now
+from reviews.models import (
+    ChatHook,
+    Notice,
+    NoticeKind,
+    PushSubscription,
+    SlackAccount,
+    SlackChannel,
+)
+from reviews.push import outbox as push_outbox
 from reviews.sockets import broadcasts
 from workflows.models import Hold
 
 from . import outbox
-from .preferences import DEFAULTS, preferences_by_user
+from .preferences import DEFAULTS, Preferences, preferences_by_user
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -26,6 +37,15 @@ ACTIONABLE_KINDS = (
     NoticeKind.ESCALATED.value,
     NoticeKind.CLAIM_GIVEN.value,
     NoticeKind.CLAIM_ENDED.value,
+)
+
+
+#: Notices that also reach the delegate of an absent person.
+_DELEGATED_KINDS = (
+    NoticeKind.WAITING.value,
+    NoticeKind.REMINDER.value,
+    NoticeKind.ESCALATED.value,
+    NoticeKind.CLAIM_GIVEN.value,
 )
 
 
@@ -58,7 +78,7 @@ class Notification:
 
 def notify(notifications: Iterable[Notification]) -> int:
     """Store notices and message items, update bells on commit, and return the number of notices."""
-    events = list(notifications)
+    events = with_delegates(notifications)
     preferences = preferences_by_user({user.pk for each in events for user in each.recipients})
     notices: list[Notice] = []
     mails: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -71,8 +91,34 @@ def notify(notifications: Iterable[Notification]) -> int:
                 mails[user.pk].append(each.item())
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
     outbox.add(mails=mails, posts=_posts(events))
+    push_outbox.add(_to_browsers(events, preferences))
+    slack_outbox.add(_to_accounts(events, preferences), _to_channels(events))
     broadcasts.unread_changed({each.user_id for each in notices})
     return len(notices)
+
+
+def with_delegates(notifications: Iterable[Notification]) -> list[Notification]:
+    """Return the notifications, and copies for the delegates of absent recipients.
+
+    A delegate is notified only of what they may decide for the absent person.
+    """
+    events = list(notifications)
+    absences = delegates_of({user.pk for each in events for user in each.recipients})
+    copies = [
+        replace(
+            each,
+            recipients=[absence.delegate],
+            groups=None,
+            detail={**each.detail, "for": absence.user.get_username()},
+        )
+        for each in events
+        if each.kind in _DELEGATED_KINDS
+        for user in each.recipients
+        if (absence := absences.get(user.pk)) is not None
+        and absence.delegate not in each.recipients
+        and right_now(absence.delegate, each.hold).on_behalf_of
+    ]
+    return [*events, *copies]
 
 
 def mark_resolved(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
@@ -102,18 +148,72 @@ def _notice(each: Notification, user: User) -> Notice:
 
 def _posts(events: Sequence[Notification]) -> dict[int, list[dict[str, Any]]]:
     """Return the items of each chat, by its id."""
-    for_chats = [each for each in events if each.groups is not None]
     items: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    if not for_chats:
+    if not events:
         return items
     for hook in ChatHook.objects.filter(enabled=True).select_related("group"):
-        matching = [each.item() for each in for_chats if _matches(hook, each)]
+        matching = [each.item() for each in events if _concerns(hook, each)]
         if matching:
             items[hook.pk] = matching
     return items
 
 
-def _matches(hook: ChatHook, each: Notification) -> bool:
+def _concerns(hook: ChatHook, each: Notification) -> bool:
+    """Whether the chat gets the notification; the chat of a person only what is for them."""
+    if hook.user_id is not None and all(user.pk != hook.user_id for user in each.recipients):
+        return False
+    return (hook.user_id is not None or each.groups is not None) and _matches(hook, each)
+
+
+def _to_browsers(
+    events: Sequence[Notification], preferences: Mapping[int, Preferences]
+) -> list[tuple[PushSubscription, Notification]]:
+    """Return the messages to browsers of recipients to whom the kind is shown."""
+    asking = [each for each in events if each.kind in ACTIONABLE_KINDS]
+    user_ids = {user.pk for each in asking for user in each.recipients}
+    browsers: defaultdict[int, list[PushSubscription]] = defaultdict(list)
+    for browser in PushSubscription.objects.filter(user__in=user_ids) if user_ids else ():
+        browsers[browser.user_id].append(browser)
+    return [
+        (browser, each)
+        for each in asking
+        for user in each.recipients
+        for browser in browsers[user.pk]
+        if preferences.get(user.pk, DEFAULTS).shows(each.kind)
+    ]
+
+
+def _to_accounts(
+    events: Sequence[Notification], preferences: Mapping[int, Preferences]
+) -> list[tuple[SlackAccount, Notification]]:
+    """Return the direct messages to recipients who linked a Slack account and want this kind."""
+    user_ids = {user.pk for each in events for user in each.recipients}
+    accounts: defaultdict[int, list[SlackAccount]] = defaultdict(list)
+    for account in SlackAccount.objects.filter(user__in=user_ids, workspace__enabled=True):
+        accounts[account.user_id].append(account)
+    return [
+        (account, each)
+        for each in events
+        for user in each.recipients
+        for account in accounts[user.pk]
+        if each.kind in preferences.get(user.pk, DEFAULTS).messaged
+    ]
+
+
+def _to_channels(events: Sequence[Notification]) -> list[tuple[SlackChannel, Notification]]:
+    for_chats = [each for each in events if each.groups is not None]
+    if not for_chats:
+        return []
+    channels = SlackChannel.objects.filter(enabled=True, workspace__enabled=True)
+    return [
+        (channel, each)
+        for channel in channels.select_related("group")
+        for each in for_chats
+        if _matches(channel, each)
+    ]
+
+
+def _matches(hook: ChatHook | SlackChannel, each: Notification) -> bool:
     if each.kind not in hook.kinds:
         return False
     if hook.workflow_id is not None and hook.workflow_id != each.hold.execution.workflow_id:

@@ -10,7 +10,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.mail.backends.dummy import EmailBackend as NoMail
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import F, QuerySet
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
@@ -78,7 +80,25 @@ def claim_next(receiver: str) -> NoticeMessage | None:
     claimed = _execute(_CLAIM.format(receiver=receiver), {"lease": conf.notice_lease_seconds()})
     if not claimed:
         return None
-    return NoticeMessage.objects.select_related("user", "hook").get(pk=claimed[0][0])
+    return NoticeMessage.objects.select_related("user", "hook__user").get(pk=claimed[0][0])
+
+
+def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
+    """Claim the next due message of push or Slack for one lease; return its key, or None.
+
+    A claim is an attempt; `fence` are further columns that it changes.
+    """
+    due = messages.filter(status=Status.PENDING, next_at__lte=Now()).order_by("next_at")
+    with transaction.atomic():
+        pk: int | None = (
+            due.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
+        )
+        if pk is not None:
+            lease = timedelta(seconds=conf.notice_lease_seconds())
+            messages.filter(pk=pk).update(
+                attempts=F("attempts") + 1, next_at=Now() + lease, **fence
+            )
+    return pk
 
 
 def mark_sent(message: NoticeMessage) -> bool:
@@ -94,13 +114,17 @@ def drop(message: NoticeMessage) -> None:
     _update(message, status=Status.DROPPED, finished_at=Now())
 
 
-def mark_failed(message: NoticeMessage, error: str) -> None:
-    """Schedule a retry with exponential backoff, or give up after the last attempt."""
+def mark_failed(message: NoticeMessage, error: str, *, retry_after: float = 0) -> None:
+    """Schedule a retry with exponential backoff, or give up after the last attempt.
+
+    The retry comes no sooner than `retry_after`, the seconds that the receiver asked for.
+    """
     changes: dict[str, Any] = {"error": error[:1000]}
     if message.attempts >= conf.notice_max_attempts():
         changes |= {"status": Status.FAILED, "finished_at": Now()}
     else:
-        changes["next_at"] = Now() + timedelta(seconds=_backoff_seconds(message.attempts))
+        wait = max(backoff_seconds(message.attempts), retry_after)
+        changes["next_at"] = Now() + timedelta(seconds=wait)
     updated = _update(message, **changes)
     if updated and message.hook_id:
         ChatHook.objects.filter(pk=message.hook_id).update(
@@ -114,7 +138,7 @@ def _update(message: NoticeMessage, **changes: Any) -> int:
     return claimed.filter(status=Status.PENDING).update(**changes)
 
 
-def _backoff_seconds(attempts: int) -> float:
+def backoff_seconds(attempts: int) -> float:
     """Exponential backoff up to an hour, with jitter in its upper half."""
     wait = min(3600.0, conf.notice_backoff_seconds() * 2.0 ** min(attempts - 1, 20))
     return wait * random.uniform(0.5, 1.0)  # noqa: S311 - jitter

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.urls import reverse
 
 from reviews import conf
-from reviews.models import Notice, NoticeMessage
+from reviews.chat import accounts
+from reviews.models import Notice, NoticeMessage, PushSubscription
 from reviews.notifications import inbox, notice_text, outbox
 from reviews.notifications.preferences import KINDS, preferences_of
+from reviews.push.services import push_key
 from workflows.common import keyset
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def _row(notice: Notice) -> dict[str, Any]:
 
 
 def preferences_context(user: User) -> dict[str, Any]:
-    """Each kind with the user's choice, and whether e-mail reaches them."""
+    """Each kind with the user's choice, and whether e-mail and Slack reach them."""
     preferences = preferences_of(user)
     last = NoticeMessage.objects.filter(user=user.pk).exclude(error="").first()
     return {
@@ -76,10 +78,16 @@ def preferences_context(user: User) -> dict[str, Any]:
                 "label": notice_text.LABELS[kind],
                 "shown": preferences.shows(kind),
                 "mailed": kind in preferences.mailed,
+                "messaged": kind in preferences.messaged,
             }
             for kind in KINDS
         ),
         "address": user.email,
         "mail_is_on": outbox.mail_is_on(),
         "trouble": last,
+        "push_browsers": PushSubscription.objects.filter(user=user.pk),
+        "push_key": push_key().application_key,
+        "slack_is_on": accounts.has_workspaces(),
+        "slack_accounts": accounts.accounts_of(user),
+        "code_minutes": accounts.CODE_MINUTES,
     }

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 KINDS = tuple(NoticeKind.values)
 #: E-mailed by default: reviews that were left undone, not each new one.
 MAILED = frozenset({NoticeKind.REMINDER.value, NoticeKind.ESCALATED.value})
+#: Sent by Slack by default, once the person has linked an account.
+MESSAGED = frozenset({NoticeKind.WAITING.value, *MAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Kinds that are not shown and kinds that are e-mailed."""
+    """Kinds that are not shown, kinds that are e-mailed, and kinds that are sent by Slack."""
 
     muted: frozenset[str] = frozenset()
     mailed: frozenset[str] = MAILED
+    messaged: frozenset[str] = MESSAGED
 
     def shows(self, kind: str) -> bool:
         return kind not in self.muted
@@ -38,16 +41,30 @@ def preferences_of(user: User) -> Preferences:
 def preferences_by_user(user_ids: Iterable[int]) -> dict[int, Preferences]:
     """Return stored preferences by user id; users without any are left out."""
     rows = NoticePreference.objects.filter(pk__in=list(user_ids))
-    return {row.pk: Preferences(frozenset(row.muted), frozenset(row.mailed)) for row in rows}
+    return {row.pk: _stored(row) for row in rows}
 
 
-def save_preferences(*, user: User, shown: Collection[str], mailed: Collection[str]) -> Preferences:
-    """Store which kinds are shown and which are e-mailed; unknown kinds are ignored."""
-    NoticePreference.objects.update_or_create(
-        user=user,
-        defaults={
-            "muted": [kind for kind in KINDS if kind not in shown],
-            "mailed": [kind for kind in KINDS if kind in mailed],
-        },
-    )
+def _stored(row: NoticePreference) -> Preferences:
+    messaged = MESSAGED if row.messaged is None else frozenset(row.messaged)
+    return Preferences(frozenset(row.muted), frozenset(row.mailed), messaged)
+
+
+def save_preferences(
+    *,
+    user: User,
+    shown: Collection[str],
+    mailed: Collection[str],
+    messaged: Collection[str] | None = None,
+) -> Preferences:
+    """Store which kinds are shown, e-mailed and sent by Slack; unknown kinds are ignored.
+
+    With None the kinds that are sent by Slack stay as they are.
+    """
+    changes = {
+        "muted": [kind for kind in KINDS if kind not in shown],
+        "mailed": [kind for kind in KINDS if kind in mailed],
+    }
+    if messaged is not None:
+        changes["messaged"] = [kind for kind in KINDS if kind in messaged]
+    NoticePreference.objects.update_or_create(user=user, defaults=changes)
     return preferences_of(user)

@@ -14,7 +14,7 @@ from workflows.common import outbound_http
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.webhooks.addresses import request_permissions
-from workflows.webhooks.attempts import USER_AGENT
+from workflows.webhooks.attempts import USER_AGENT, retry_after_seconds
 
 from . import mail_and_chat_text, outbox
 from .mail_and_chat_text import MessageContent
@@ -24,7 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 class SendError(Exception):
-    """The message could not be sent; the text gives the reason for operators."""
+    """The message could not be sent; the text gives the reason for operators.
+
+    `retry_after` are the seconds that the receiver asks to wait, 0 if it does not.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 def run_mail(stop: threading.Event) -> None:
@@ -50,7 +57,7 @@ def send_next(receiver: str) -> int:
         _SENDERS[receiver](message, content)
     except SendError as error:
         logger.warning("message %s was not sent: %s", message.pk, error)
-        outbox.mark_failed(message, str(error))
+        outbox.mark_failed(message, str(error), retry_after=error.retry_after)
         return 1
     crashpoint("message.sent")
     outbox.mark_sent(message)
@@ -70,7 +77,7 @@ def _post(message: NoticeMessage, content: MessageContent) -> None:
     assert message.hook is not None  # noqa: S101 - a message to a chat
     if not message.hook.enabled:
         raise SendError("the chat is disabled")
-    post_to(message.hook, mail_and_chat_text.chat_payload(content))
+    post_to(message.hook, mail_and_chat_text.chat_payload(content, message.hook.format))
 
 
 def post_to(hook: ChatHook, body: bytes) -> None:
@@ -96,7 +103,10 @@ def post_to(hook: ChatHook, body: bytes) -> None:
     except (outbound_http.NetworkDenied, outbound_http.NetworkFailed, DecryptionFailed) as error:
         raise SendError(str(error)) from error
     if not 200 <= answer.status < 300:
-        raise SendError(f"HTTP {answer.status} {answer.reason}".strip())
+        raise SendError(
+            f"HTTP {answer.status} {answer.reason}".strip(),
+            retry_after=min(3600.0, retry_after_seconds(answer.header("Retry-After")) or 0),
+        )
 
 
 _SENDERS: dict[str, Callable[[NoticeMessage, MessageContent], None]] = {

@@ -10,8 +10,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from reviews import conf
-from reviews.models import Notice, NoticeKind, NoticeMessage, ReviewClaim
+from reviews.models import Notice, NoticeKind, NoticeMessage, PushMessage, ReviewClaim, SlackMessage
 from reviews.sockets import broadcasts
+from workflows.executions.legal_holds import without_legal_hold
 from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
 
@@ -104,8 +105,10 @@ def forget_old() -> int:
     cutoff = Now() - timedelta(days=conf.notice_keep_days())
     deleted = 0
     for rows in (
-        Notice.objects.filter(created_at__lt=cutoff),
+        without_legal_hold(Notice.objects.filter(created_at__lt=cutoff)),
         NoticeMessage.objects.filter(finished_at__lt=cutoff),
+        without_legal_hold(PushMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
+        without_legal_hold(SlackMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
     ):
         ids = list(rows.values_list("pk", flat=True)[:5000])
         if ids:

@@ -15,11 +15,17 @@ from workflows.models import Workflow
 
 def shown_definition(workflow: Workflow) -> dict[str, Any]:
     """Return `plan` and `default_inputs` with masks; references to other values stay readable."""
+    rules = definition_rules(workflow)
+    plan = masked(workflow.plan, Rules(paths=rules.paths)).value
+    inputs = masked(workflow.default_inputs, rules).value
+    return {"plan": _with_references(plan, workflow.plan), "default_inputs": inputs}
+
+
+def definition_rules(workflow: Workflow) -> Rules:
+    """Return the rules for secrets among the inputs: the policy's paths and the schema."""
     listed = workflow.policy.get("secrets") if isinstance(workflow.policy, dict) else None
     paths = tuple(listed) if isinstance(listed, list) else ()
-    plan = masked(workflow.plan, Rules(paths=paths)).value
-    inputs = masked(workflow.default_inputs, Rules(workflow.inputs_schema, paths)).value
-    return {"plan": _with_references(plan, workflow.plan), "default_inputs": inputs}
+    return Rules(workflow.inputs_schema, paths)
 
 
 def _with_references(shown: Any, value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from graphrag.catalogue.selectors import tools_by_name
+from graphrag.planning.plans import dependencies
 from reviews.components import labels
 from reviews.templatetags.desk import dom_id
 from workflows.common.number_parsing import parse_natural_number
@@ -19,13 +20,14 @@ from workflows.executions.definitions import seen_mark
 from workflows.models import Workflow
 
 from . import plan_edits
-from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
 from .editor_inputs import with_posted_inputs
 from .editor_policy import with_policy_fields
 from .fields import arguments_of, posted_plan
 from .input_form import Examples
 from .plan_edits import TOO_MANY, Edited, EditRefused
+from .planner_draft import CAREFUL, Draft, new_task, schemas_of, switched_policy
 from .policy_form import typed_texts
+from .rule_rows import path_text
 from .workflow_files import LIMITS, OBJECTS, TEXTS, free_title, has_tasks
 
 if TYPE_CHECKING:
@@ -273,12 +275,19 @@ def _edited(draft: EditorDraft, edit: Any) -> EditorDraft:
     return replace(draft, plan=edited.plan, selected=edited.selected, warnings=warnings)
 
 
+def when_key(key: str) -> str:
+    """Return the key of a task's condition; `key` is that of the task (`t2`)."""
+    return f"{key}.when"
+
+
 def _with_reference(draft: EditorDraft, about: str) -> EditorDraft:
     """Return the draft with a reference in an argument: `t1.a0>read_file>content`."""
     key, source, select = (*about.split(">", 2), "", "")[:3]
     at = draft.selected
     if not 0 <= at < len(draft.tasks):
         return draft
+    if key == when_key(f"t{at}"):
+        return replace(_with_condition(draft, source, select), focus=dom_id(key, "mode"))
     arguments = arguments_of(draft.tasks[at], schemas_of(draft.plan).get(at), f"t{at}")
     name = next((each.name for each in arguments if each.key == key), None)
     if name is None:
@@ -286,6 +295,23 @@ def _with_reference(draft: EditorDraft, about: str) -> EditorDraft:
     value = {"$from": source, **({"select": select} if select else {})}
     draft = _edited(draft, lambda: plan_edits.set_argument(draft.plan, at, name, value))
     return replace(draft, focus=dom_id(key, "select"))
+
+
+def _with_condition(draft: EditorDraft, source: str, select: str) -> EditorDraft:
+    """Return the draft with one more condition of the selected task: that a value exists."""
+    at, ids = draft.selected, [str(task.get("id")) for task in draft.tasks]
+    if source in ids and source not in dependencies(draft.tasks[at]):
+        plan, place = draft.plan, ids.index(source)
+        draft = _edited(draft, lambda: plan_edits.connect(plan, place, at))
+        if draft.plan is plan:
+            return draft
+    field = path_text((source,))
+    if select:
+        field += select if select.startswith("[") else f".{select}"
+    old, new = draft.tasks[at].get("when"), f"{field} != `null`"
+    tasks = list(draft.tasks)
+    tasks[at] = {**tasks[at], "when": f"({old}) && {new}" if old else new}
+    return replace(draft, plan={**draft.plan, "tasks": tasks}, browsed="")
 
 
 def _with_tool(draft: EditorDraft, kind: str, name: str) -> EditorDraft:

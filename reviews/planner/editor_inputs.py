@@ -13,11 +13,11 @@ from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.plan_validation import Problem
 
 from . import input_form, input_rows
-from .drafts import schemas_of
 from .fields import asked_inputs
 from .input_form import Examples
 from .input_references import rename_input, tasks_that_read
 from .input_rows import RowError
+from .planner_draft import schemas_of
 
 if TYPE_CHECKING:
     from django.http import QueryDict

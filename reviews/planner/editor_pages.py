@@ -27,13 +27,13 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import WorkflowChanged
 from workflows.models import Execution, Workflow
 
-from .drafts import pretty, schemas_of
-from .editor_draft import EditorDraft
+from .editor_draft import EditorDraft, when_key
 from .editor_inputs import examples_of
 from .fields import asked_inputs, number_text
 from .input_form import input_path, inputs_context
 from .input_references import tasks_that_read
 from .pages import conflict_context, policy_switches, target_of, task_context, tool_url
+from .planner_draft import pretty, schemas_of
 from .rights import may_save
 from .run_values import (
     RunValues,
@@ -48,7 +48,7 @@ from .run_values import (
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-_LONGEST_NOTE = 18
+_MAX_NOTE_LENGTH = 18
 #: The maximum number of boxes of one layer; the list below the picture has every task.
 _MAX_ROWS = 40
 _OFFERED = 8
@@ -64,6 +64,7 @@ _SLOTS = {
     "attempts": "retry.max_attempts",
     "backoff": "retry.backoff_seconds",
     "needs": "depends_on",
+    "permission_set": "permission_set",
 }
 
 
@@ -198,7 +199,7 @@ def _picture(draft: EditorDraft, faulty: list[list[Problem]]) -> dict[str, Any] 
 
 def _dag_task(task: dict[str, Any]) -> DagTask:
     needs = tuple(sorted(dependencies(task)))
-    return DagTask(str(task["id"]), "", needs, short(target_of(task), _LONGEST_NOTE))
+    return DagTask(str(task["id"]), "", needs, short(target_of(task), _MAX_NOTE_LENGTH))
 
 
 def _nodes(
@@ -278,7 +279,10 @@ def _task_form(
     task = draft.tasks[at]
     ids = [str(each.get("id", "")) for each in draft.tasks]
     about = tools_by_name([str(task.get("tool") or f"capability.{task.get('capability')}")])
-    form = task_context(at, task, ids, schemas.get(at), about)
+    form = {
+        **task_context(at, task, ids, schemas.get(at), about),
+        "is_code": task.get("type") == "code_execution",
+    }
     key = form["key"]
     slots, rest = _slots(form, faults, f"plan.tasks[{at}]")
     written = task.get("retry")
@@ -302,6 +306,7 @@ def _task_form(
             for each in ("python", "typescript", "javascript")
         ),
         "when": task.get("when") or "",
+        "permission_sets": _permission_sets(str(task.get("permission_set") or "")),
         **{name: draft.typed.get(f"{key}.{name}", text) for name, text in settings.items()},
         "arguments": tuple(
             replace(each, text=draft.typed.get(f"{each.key}.text", each.text))
@@ -313,6 +318,12 @@ def _task_form(
     }
 
 
+def _permission_sets(chosen: str) -> tuple[dict[str, Any], ...]:
+    """Return the options of a task's permission set; an unknown name stays an option."""
+    names = dict.fromkeys((*NAMED, *([chosen] if chosen else ())))
+    return tuple({"value": name, "chosen": name == chosen} for name in names)
+
+
 def _with_values(
     user: User, draft: EditorDraft, form: dict[str, Any] | None
 ) -> dict[str, Any] | None:
@@ -321,11 +332,13 @@ def _with_values(
         return None
     task = draft.tasks[draft.selected]
     arguments = form["arguments"]
-    browser = next((each for each in arguments if each.key == draft.browsed), None)
+    # What has a value browser: each argument, and the condition, which reads no single source.
+    browsers = {**{each.key: each.source for each in arguments}, when_key(form["key"]): ""}
+    is_open = draft.browsed in browsers
     sources = [each.source for each in arguments if each.source]
     chosen = ""
-    if browser is not None:
-        chosen = draft.browsed_source or browser.source or _first(form["sources"])
+    if is_open:
+        chosen = draft.browsed_source or browsers[draft.browsed] or _first(form["sources"])
         sources.append(chosen)
     if form["when"]:
         sources += [*SOURCES, *dependencies(task)]
@@ -334,7 +347,7 @@ def _with_values(
     return {
         **form,
         "tried": _tried(task, form, values),
-        "browsed": _browser(draft, form, browser.key, chosen, values) if browser else None,
+        "browsed": _browser(draft, form, draft.browsed, chosen, values) if is_open else None,
     }
 
 
@@ -361,11 +374,12 @@ def _tried(task: dict[str, Any], form: dict[str, Any], values: RunValues | None)
 def _browser(
     draft: EditorDraft, form: dict[str, Any], key: str, source: str, values: RunValues | None
 ) -> dict[str, Any]:
-    """Return the value browser of an argument, with the values of one source."""
+    """Return the value browser of an argument or a condition, with the values of one source."""
     known = values is not None and source in values.by_source
     task = next((each for each in draft.tasks if each.get("id") == source), None)
     return {
         "key": key,
+        "is_condition": key == when_key(form["key"]),
         "source": source,
         "sources": [
             {"id": each, "chosen": each == source}
@@ -423,7 +437,9 @@ def _slots(
 ) -> tuple[dict[str, list[str]], list[Problem]]:
     """Sort the problems of a task by the key of their field; the rest stays at the task."""
     key = form["key"]
-    slots: dict[str, list[str]] = {f"{key}.{name}": [] for name in _SLOTS}
+    # Only the form of code has a field for it.
+    names = [name for name in _SLOTS if name != "code" or form["is_code"]]
+    slots: dict[str, list[str]] = {f"{key}.{name}": [] for name in names}
     slots |= {each.key: [] for each in form["arguments"]}
     rest = []
     for fault in faults:
@@ -464,7 +480,7 @@ def offered_tools(query: str) -> tuple[dict[str, str], ...]:
 
 
 def _offer(tool: Tool | ToolRecord) -> dict[str, str]:
-    if tool.destructive:
+    if tool.can_destroy:
         risk, look = _("can destroy data"), "bad"
     elif _goes_beyond_reading(tool.permission_set):
         risk, look = _("can modify data"), "waiting"

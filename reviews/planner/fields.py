@@ -172,7 +172,7 @@ def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterat
         _set(task, "when", posted_expression(posted, f"{key}.when", task.get("when") or ""))
     except BadRow as error:
         yield FieldError(f"{key}.when", str(error))
-    for name in ("title", "language", "code"):
+    for name in ("title", "language", "code", "permission_set"):
         if f"{key}.{name}" in posted:
             text = posted.get(f"{key}.{name}", "").replace("\r\n", "\n").replace("\0", "")
             _set(task, name, text if name == "code" else text.strip())
@@ -261,11 +261,15 @@ def read_value(text: str, types: Iterable[str]) -> Any:
 
 
 def asked_inputs(plan: Mapping[str, Any], schemas: Mapping[int, Any]) -> dict[str, dict[str, Any]]:
-    """Return the run inputs that a plan reads: name → {"task", "types"} of the first reader."""
+    """Return the run inputs that a plan reads: name → task, types and description."""
     found: dict[str, dict[str, Any]] = {}
     for at, task in enumerate(plan.get("tasks", ())):
         for each in arguments_of(task, schemas.get(at), f"t{at}"):
             name = each.select.strip('"')
             if each.source == "inputs" and name.replace("_", "a").isalnum() and name not in found:
-                found[name] = {"task": task.get("id", ""), "types": each.types}
+                found[name] = {
+                    "task": task.get("id", ""),
+                    "types": each.types,
+                    "description": each.description,
+                }
     return found

@@ -19,6 +19,7 @@ from graphrag.catalogue.selectors import tools_by_name
 from graphrag.graph.neighbours import LearnedFrom, learned_from, neighbourhood
 from graphrag.models import Tool
 from graphrag.planning.plans import depends_on
+from graphrag.prediction import followers
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
 from reviews.components.number_formatting import (
@@ -30,9 +31,11 @@ from reviews.components.number_formatting import (
 )
 from reviews.components.plan_diff import short
 from reviews.components.tables import Row, Table
+from reviews.decisions.episodes import ToolMemory, memory_of_tools
 from reviews.decisions.masking import masked
 from reviews.planner.definition_view import shown_definition
-from reviews.planner.drafts import (
+from reviews.planner.fields import arguments_of, review_phase, values_of
+from reviews.planner.planner_draft import (
     Draft,
     is_switched_on,
     layers_signed,
@@ -40,7 +43,6 @@ from reviews.planner.drafts import (
     pretty,
     schemas_of,
 )
-from reviews.planner.fields import arguments_of, review_phase, values_of
 from reviews.planner.rights import may_save
 from reviews.runs.panels import floor_json
 from reviews.templatetags.desk import duration_text
@@ -49,7 +51,7 @@ from workflows.engine.dag import AnyTask, Plan, references
 from workflows.engine.moves import is_critical
 from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
 from workflows.engine.policy import LayerApproval, Policy, ReviewPolicy, TriggerPhase
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
 from workflows.executions.definitions import WorkflowChanged, seen_mark
 from workflows.executions.validation import InvalidRequest, check_plan
@@ -64,6 +66,8 @@ _MAX_NAMES = 1000
 #: The maximum number of tasks with form fields; later tasks are edited as JSON.
 _MAX_WITH_FIELDS = 40
 _NEAREST = 6
+#: Probable next tools on the page of a tool.
+_NEXT = 5
 
 _REVIEWS = (
     ("", N_("nobody")),
@@ -89,7 +93,7 @@ def planner_context(
     return {
         "draft": draft,
         "picture": _picture(draft),
-        "tasks": tuple(_tasks(draft, checked)),
+        "tasks": tuple(_tasks(user, draft, checked)),
         "unlisted": max(0, len(draft.tasks) - _MAX_WITH_FIELDS),
         "nothing": draft.asked and not draft.tasks,
         "nearest": tuple(_nearest(draft)),
@@ -198,14 +202,35 @@ def _next(draft: Draft) -> list[dict[str, Any]]:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def _tasks(draft: Draft, checked: tuple[Problem, ...]) -> list[dict[str, Any]]:
+def _tasks(user: User, draft: Draft, checked: tuple[Problem, ...]) -> list[dict[str, Any]]:
     schemas, tasks = schemas_of(draft.plan), draft.tasks[:_MAX_WITH_FIELDS]
     ids = [str(task.get("id", "")) for task in draft.tasks]
     about = tools_by_name(str(task.get("tool")) for task in tasks)
+    memory = memory_of_tools(user, about)
     return [
-        _task(at, task, ids, draft, schemas.get(at), about, checked)
+        {
+            **_task(at, task, ids, draft, schemas.get(at), about, checked),
+            "memory": _memory(memory.get(target_of(task))),
+        }
         for at, task in enumerate(tasks)
     ]
+
+
+def _memory(found: ToolMemory | None) -> dict[str, Any] | None:
+    """Return what people decided about earlier calls of the tool, for the page."""
+    if found is None:
+        return None
+    total = found.approved + found.rejected
+    text = ngettext(
+        "People approved %(approved)s of the last %(n)s call.",
+        "People approved %(approved)s of the last %(n)s calls.",
+        total,
+    )
+    return {
+        "text": text % {"approved": found.approved, "n": total},
+        "refused": found.is_mostly_rejected,
+        "comment": found.comment,
+    }
 
 
 def _task(
@@ -272,10 +297,11 @@ def _why(reason: Any, target: str) -> dict[str, Any] | None:
     """Return why a task was suggested, unless it calls another tool now."""
     if not isinstance(reason, dict) or reason.get("tool") != target:
         return None
-    reasons = reason.get("reasons")
+    reasons, questions = reason.get("reasons"), reason.get("questions")
     return {
         "confidence": reason.get("confidence"),
         "words": ", ".join(str(each) for each in reasons) if isinstance(reasons, list) else "",
+        "questions": tuple(str(each) for each in questions) if isinstance(questions, list) else (),
     }
 
 
@@ -468,7 +494,7 @@ def tool_context(tool: Tool) -> dict[str, Any]:
     """Return `tool` of the template."""
     return {
         "around": neighbourhood(tool, _address),
-        "embedder": tool.embedder,
+        "next": _next_table(tool),
         "marks": tuple(_marks(tool)),
         "id": tool.pk,
         "server": tool.server,
@@ -476,6 +502,32 @@ def tool_context(tool: Tool) -> dict[str, Any]:
         .values_list("pk", flat=True)
         .first(),
     }
+
+
+def _next_table(tool: Tool) -> Table:
+    """Return the tools that probably run after a tool; without rows if past runs show none."""
+    found = followers(tool.name, limit=_NEXT)
+    runs = found[0].runs if found else 0
+    return Table(
+        key="next-title",
+        heading=_("Probable next tools"),
+        note=ngettext(
+            "This tool ran %(n)s time in past runs.",
+            "This tool ran %(n)s times in past runs.",
+            runs,
+        )
+        % {"n": runs},
+        first=_("Tool"),
+        columns=(_("Probability"), _("Ran next")),
+        rows=tuple(
+            Row(
+                links=((each.tool, tool_url(each.tool)),),
+                cells=(percent(each.confidence), each.observed),
+            )
+            for each in found
+        ),
+        is_code=True,
+    )
 
 
 def _address(tool: Tool) -> str:
@@ -493,6 +545,7 @@ def tool_url(name: str) -> str:
 def _marks(tool: Tool) -> list[str]:
     marks = [tool.get_kind_display(), _("permission set %(name)s") % {"name": tool.permission_set}]
     marks += [_("read-only")] if tool.read_only else []
+    marks += [_("can destroy data")] if tool.can_destroy else []
     marks += [_("idempotent")] if tool.idempotent else []
     if tool.vanished:
         marks.append(_("missing: its server no longer lists it"))
@@ -579,10 +632,12 @@ def _moved(share: float) -> str:
 
 
 def _why_nothing(execution: Execution) -> str:
-    if execution.status != ExecutionStatus.COMPLETED:
-        return _("The graph learns only from completed runs.")
+    if not ExecutionStatus(execution.status).is_final:
+        return _("The graph learns from a run when it has ended.")
     failed = ExecutionEvent.objects.filter(execution=execution, kind="graph_update_failed").last()
     if failed is not None:
         error = failed.payload.get("error", "")
         return _("The graph could not be updated: %(error)s") % {"error": error}
-    return _("The graph learns in the background, a few seconds after a run has completed.")
+    if not execution.attempts.filter(settled=True, status=TaskStatus.SUCCEEDED).exists():
+        return _("The graph learns only from runs in which a task succeeded.")
+    return _("The graph learns in the background, a few seconds after a run has ended.")

@@ -1,6 +1,6 @@
-"""The form of a review policy: that of one task, and that of the workflow.
+"""The form of the review policy of one task, and of a workflow.
 
-The fields are those of the engine's models, by their path; the models validate the values.  A
+Each field is a field of the engine's models, by its path; the models validate the values.  A
 field that did not change keeps its value as it is written, and a default value is left out.
 """
 
@@ -20,8 +20,10 @@ from django.utils.translation import gettext_lazy as lazy
 from django.utils.translation import ngettext
 
 from workflows.agents import agent_names
+from workflows.calendars.services import calendar_names
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
+from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.permissions import NAMED
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.reminder_schedule import MAX_ENTRIES
@@ -30,15 +32,21 @@ from workflows.executions.validation import InvalidRequest, PolicyFloor
 
 from . import rule_rows
 from .fields import review_phase
+from .planner_draft import pretty
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import QueryDict
 
-Kind = Literal["choice", "switch", "number", "duration", "share", "text", "groups", "lines", "rows"]
+Kind = Literal[
+    "choice", "switch", "number", "duration", "share", "confidence", "text", "groups", "lines",
+    "rows", "json",
+]  # fmt: skip
 _UNITS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|h|d)?")
 _MAX_TEXT: Final = 100_000
+#: The confidence of speculation that is taken from past results.
+_LEARNED: Final = "learned"
 Text = str | Promise
 
 
@@ -161,6 +169,27 @@ AGENTS: Final = (
         "duration",
         lazy("Such as 90 s or 10 min."),
     ),
+    Setting(
+        "ail.settings",
+        lazy("Settings of the agent"),
+        "json",
+        lazy("A JSON object that the agent reads, such as its rules. Empty: none."),
+    ),
+)
+SPECULATION: Final = (
+    Setting(
+        "speculation.enabled",
+        lazy("Compute likely results while a person decides"),
+        "switch",
+        lazy("Only tools that read and change nothing."),
+    ),
+    Setting(
+        "speculation.confidence",
+        lazy("Confidence that is needed (%)"),
+        "confidence",
+        lazy("A percentage, or learned: from the results that were used before."),
+    ),
+    Setting("speculation.max_tasks", lazy("Results of a run at most"), "number"),
 )
 GENERAL: Final = (
     Setting(
@@ -180,6 +209,7 @@ GENERAL: Final = (
         "duration",
         lazy("Such as 10 s; 0 s: not at all. Empty: the setting of this installation."),
     ),
+    Setting("calendar", lazy("Deadlines count in the business hours of"), "choice"),
     Setting("permission_ceiling", lazy("Highest permission of a task"), "choice"),
     Setting(
         "key_arguments",
@@ -194,6 +224,7 @@ SECTIONS: Final = (
     ("layers", lazy("Layer approval: people and timeout"), LAYERS, Timers("hil")),
     ("replans", lazy("Changes of the plan: people and timeout"), REPLANS, Timers("replan_review")),
     ("agents", lazy("Pauses and agents"), AGENTS, None),
+    ("speculation", lazy("Precomputed results"), SPECULATION, None),
     ("general", lazy("All reviews of the workflow"), GENERAL, Timers("", inherits=False)),
 )
 _REMINDERS: Final = (
@@ -248,6 +279,16 @@ def _share(text: str) -> float:
     return round(percent / 100, 12)
 
 
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = parse(text)
+    except BoundedJSONError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(value, dict):
+        raise ValueError(_("enter a JSON object"))
+    return value
+
+
 def _choice_field(value: Any) -> str:
     return {None: "", True: "true", False: "false"}.get(value, value) if _hashable(value) else ""
 
@@ -273,6 +314,8 @@ _SHOWN: Final[Mapping[str, Callable[[Any], str]]] = {
     "number": lambda value: "" if value is None else str(value),
     "duration": duration_field,
     "share": _share_field,
+    "confidence": _share_field,
+    "json": lambda value: pretty(value) if value else "",
     "text": lambda value: str(value or ""),
     "lines": _lines_field,
 }
@@ -281,6 +324,8 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
     "number": _number,
     "duration": read_duration,
     "share": _share,
+    "confidence": lambda text: _LEARNED if text.strip().lower() == _LEARNED else _share(text),
+    "json": _object,
     "text": _text,
     "lines": _lines,
 }
@@ -606,6 +651,9 @@ class _Shown:
 
 
 def _options_of(path: str) -> tuple[tuple[str, Text], ...]:
+    if path == "calendar":
+        default = ("", lazy("the calendar of this installation, if any"))
+        return (default, *((name, name) for name in calendar_names()))
     names = sorted(agent_names()) if path == "ail.agent" else NAMED
     return tuple((name, name) for name in names)
 

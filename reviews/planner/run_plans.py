@@ -41,7 +41,9 @@ def draft_of_run(execution: Execution) -> EditorDraft:
     draft = editor_draft.of_run(
         execution,
         {"tasks": tasks},
-        policy.model_dump(mode="json", exclude_defaults=True, exclude={"review_rules"}),
+        policy.model_dump(
+            mode="json", exclude_defaults=True, exclude={"review_rules", "business_hours"}
+        ),
     )
     return replace(draft, warnings=tuple(sorted(warnings)))
 

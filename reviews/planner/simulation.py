@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -16,7 +17,7 @@ from django.utils.translation import ngettext
 from reviews.audit.reveals import task_rules
 from reviews.components.reasons import render_reason
 from reviews.decisions.edits import inputs_schema, secret_rules
-from reviews.decisions.masking import masked
+from reviews.decisions.masking import is_marked, masked
 from reviews.decisions.rights import deciding_groups
 from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
@@ -56,9 +57,9 @@ _SEE_PEOPLE: Final = frozenset({access.OPERATOR, access.ADMIN, access.AUDITOR})
 class _Data:
     """The example of a simulation, and what is known about the last run.
 
-    `read` are the tasks whose outputs the simulation needs, `masked` those of them with masked
-    values, and `succeeded` all tasks that ended well.  `asked` has the permissions that tasks asked
-    for.
+    `read` are the tasks whose outputs the simulation needs, `masked` the tasks of `read` with
+    masked values, and `succeeded` all tasks that ended well. `asked` has the permissions that
+    tasks requested.
     """
 
     example: Example
@@ -91,7 +92,7 @@ def simulation_context(user: User, draft: EditorDraft, wanted: str) -> dict[str,
     except InvalidRequest:
         return {**context, "problem": _("Fix the errors to see where a run would stop.")}
     policy = policy.model_copy(update={"review_rules": _rules(user, draft)})
-    data = _Data(Example(dict(draft.default_inputs)))
+    data = _Data(_defaults(draft))
     if run is not None and source == "run":
         data = _data(run, plan, _conditional(plan, policy.review_rules) | _open(draft, plan))
     deadline = monotonic() + _SECONDS
@@ -153,6 +154,13 @@ def _open(draft: EditorDraft, plan: Plan) -> frozenset[str]:
     """Return the tasks whose outputs the form of the selected task offers to conditions."""
     task = plan.tasks[draft.selected] if 0 <= draft.selected < len(plan.tasks) else None
     return frozenset({task.id, *task.needs}) if task else frozenset()
+
+
+def _defaults(draft: EditorDraft) -> Example:
+    """Return the default inputs; a copy of another workflow has marks instead of its secrets."""
+    inputs = dict(draft.default_inputs)
+    texts = {name: json.dumps(value, ensure_ascii=False) for name, value in inputs.items()}
+    return Example(inputs, hidden=frozenset(name for name in texts if is_marked(texts[name])))
 
 
 def _data(run: Execution, plan: Plan, read: frozenset[str]) -> _Data:
@@ -513,7 +521,7 @@ def _notes(policy: Policy, data: _Data, people: _People) -> Iterator[str]:
             "people": people.text(policy.replan_review.groups),
         }
     if data.masked or data.example.hidden:
-        yield _("Masked values of the run count as unknown.")
+        yield _("Masked values count as unknown.")
     unknown = len(data.read) - len(data.example.outputs) - len(data.masked)
     if unknown > 0:
         text = ngettext(

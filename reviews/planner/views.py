@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.text import slugify
+from django.utils.translation import gettext as _
 from django.views import View
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from graphrag.catalogue.selectors import tools as all_tools
+from graphrag.catalogue.tool_form import ToolForm
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
 from graphrag.retrieval.search import search
 from reviews.backtests.pages import rules_summary
+from reviews.components.admin_rights import check, log_change, may
 from reviews.components.views import (
     SeeOther,
     current_user,
@@ -29,8 +33,7 @@ from reviews.components.views import (
     visible_execution,
     warn,
 )
-from reviews.planner import drafts as drafts
-from reviews.planner.drafts import Draft
+from reviews.planner import planner_draft
 from reviews.planner.editor_draft import of_planner
 from reviews.planner.editor_views import EditorView
 from reviews.planner.pages import (
@@ -40,6 +43,7 @@ from reviews.planner.pages import (
     workflow_context,
     workflows_context,
 )
+from reviews.planner.planner_draft import Draft
 from reviews.planner.rights import check_may_save, check_may_start, workflow_to_change_or_404
 from reviews.planner.stored_drafts import stored_draft
 from reviews.runs.pages import starter
@@ -53,7 +57,7 @@ from workflows.executions.definitions import (
 )
 from workflows.executions.services import run_warnings, start_execution
 from workflows.executions.validation import InvalidRequest, check_groups, check_plan, check_policy
-from workflows.models import Workflow
+from workflows.models import McpServer, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -77,7 +81,7 @@ class PlannerView(LoginRequiredMixin, View):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         check_may_start(current_user(request))
-        draft = drafts.posted_draft(request.POST)
+        draft = planner_draft.posted_draft(request.POST)
         action, _, about = request.POST.get("action", "").partition(":")
         if action == "start":
             return self._start(request, draft)
@@ -90,11 +94,11 @@ class PlannerView(LoginRequiredMixin, View):
             stored = stored_draft(current_user(request), opened)
             return EditorView().show(request, opened, stored=stored)
         if action == "suggest":
-            draft = drafts.suggested(draft)
+            draft = planner_draft.suggested(draft)
         elif action == "remove" and about.isascii() and about.isdigit():
-            draft = drafts.removed(draft, int(about[:6]))
+            draft = planner_draft.removed(draft, int(about[:6]))
         elif action == "add":
-            draft = drafts.added(draft, (about or request.POST.get("add_tool", "")).strip())
+            draft = planner_draft.added(draft, (about or request.POST.get("add_tool", "")).strip())
         return self._show(request, draft, status=422 if draft.problems else 200)
 
     def _start(self, request: HttpRequest, draft: Draft) -> HttpResponse:
@@ -178,7 +182,7 @@ def _faults(draft: Draft, user: User) -> tuple[Problem, ...]:
 def _not_given(draft: Draft) -> list[Problem]:
     return [
         Problem(f"inputs.{name}", "required", f"{about['task']} needs this input")
-        for name, about in drafts.missing_inputs(draft).items()
+        for name, about in planner_draft.missing_inputs(draft).items()
     ]
 
 
@@ -193,7 +197,7 @@ def _saved(user: User, draft: Draft) -> Workflow:
     name = slugify(title)[:100]
     if not name:
         raise InvalidRequest((Problem("title", "required", "use at least one letter or digit"),))
-    missing = drafts.missing_inputs(draft)
+    missing = planner_draft.missing_inputs(draft)
     fields |= {
         "name": name,
         "description": draft.intent,
@@ -257,19 +261,33 @@ def tools(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": tuple(_row(tool) for tool in rows),
         "q": q,
+        "servers_url": reverse("reviews:servers") if may(request, "view", McpServer) else "",
     }
     return page(request, "reviews/planner/tools.html", context, section="tools")
 
 
 @login_required
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 def tool(request: HttpRequest, name: str) -> HttpResponse:
-    """One tool: what it takes and gives, what came before and after it in real runs."""
+    """Show a tool: its arguments and output, its use in past runs, and what people set for it."""
     found = all_tools().filter(name=name).first() if "\0" not in name else None
     if found is None:
         raise Http404
-    context = {"tool": tool_context(found), "row": _row(found)}
-    return page(request, "reviews/planner/tool.html", context, section="tools")
+    form = None
+    if request.method == "POST":
+        check(request, "change", Tool)
+        form = ToolForm(request.POST, instance=found)
+        if form.is_valid():
+            form.save_policy()
+            log_change(current_user(request), found, form)
+            messages.success(request, _("Saved."))
+            return SeeOther(reverse("reviews:tool", args=(name,)))
+        found = all_tools().get(name=name)
+    elif may(request, "change", Tool):
+        form = ToolForm(instance=found)
+    context = {"tool": tool_context(found), "row": _row(found), "form": form}
+    status = 422 if request.method == "POST" else 200
+    return page(request, "reviews/planner/tool.html", context, section="tools", status=status)
 
 
 @login_required
@@ -289,6 +307,7 @@ def _row(tool: Tool | ToolRecord) -> dict[str, Any]:
         "kind": tool.kind,
         "permission_set": tool.permission_set,
         "read_only": tool.read_only,
+        "can_destroy": tool.can_destroy,
         "missing": not tool.enabled,
         "input_json": json.dumps(tool.input_schema, indent=2, ensure_ascii=False),
         "output_json": json.dumps(tool.output_schema, indent=2, ensure_ascii=False)

@@ -11,7 +11,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 
 from workflows.common import yaml_documents
-from workflows.engine.bounded_json import DEFAULT, BoundedJSONError, parse
+from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, parse
 from workflows.engine.dag import MAX_TASKS
 from workflows.models import Workflow
 
@@ -20,11 +20,13 @@ from . import plan_edits
 OBJECTS: Final = ("plan", "policy", "inputs_schema", "default_inputs")
 #: The texts of a workflow and their maximum lengths.
 TEXTS: Final = {"name": 100, "title": 200, "description": DEFAULT.string_length}
+#: Characters that a number at the end of a text may need.
+_NUMBER_LENGTH: Final = 10
 #: The fields of a file, in their order.
 FIELDS: Final = (*TEXTS, *OBJECTS)
 _NAME: Final = re.compile(r"[-a-zA-Z0-9_]+")
 #: A document has all objects of a workflow, each of which may be as large as one value.
-LIMITS: Final = replace(DEFAULT, depth=DEFAULT.depth + 1, nodes=4 * DEFAULT.nodes + 100)
+LIMITS: Final = replace(DEFAULT, depth=DEFAULT.depth + 1, nodes=WITH_PLAN.nodes + 3 * DEFAULT.nodes)
 
 
 class NoWorkflow(ValueError):
@@ -109,21 +111,19 @@ def new_name(name: str, title: str) -> str:
 
 def free_name(wanted: str) -> str:
     """Return `wanted`, with a number if a workflow has that name already."""
-    taken = set(
-        Workflow.objects.filter(name__startswith=wanted[:90]).values_list("name", flat=True)
-    )
-    if wanted not in taken:
-        return wanted
-    number = next(n for n in range(2, len(taken) + 3) if f"{wanted[:90]}-{n}" not in taken)
-    return f"{wanted[:90]}-{number}"
+    return _free("name", wanted, "{}-{}")
 
 
 def free_title(wanted: str) -> str:
     """Return `wanted`, with a number if a workflow has that title already."""
-    taken = set(
-        Workflow.objects.filter(title__startswith=wanted[:190]).values_list("title", flat=True)
-    )
+    return _free("title", wanted, "{} ({})")
+
+
+def _free(column: str, wanted: str, numbered: str) -> str:
+    start = wanted[: TEXTS[column] - _NUMBER_LENGTH]
+    rows = Workflow.objects.filter(**{f"{column}__startswith": start})
+    taken = set(rows.values_list(column, flat=True))
     if wanted not in taken:
         return wanted
-    number = next(n for n in range(2, len(taken) + 3) if f"{wanted[:190]} ({n})" not in taken)
-    return f"{wanted[:190]} ({number})"
+    texts = (numbered.format(start, number) for number in range(2, len(taken) + 3))
+    return next(text for text in texts if text not in taken)

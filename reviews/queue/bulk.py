@@ -15,7 +15,6 @@ from reviews.audit.history import BULK
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
-from reviews.decisions.external_action import has_high_stated_risk
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import HoldNotFound, Token, visible_hold
 from reviews.models import Decision
@@ -209,8 +208,7 @@ class _Bulk:
     def _decide(self, chosen: SelectedHold) -> BulkStep:
         hold = visible_hold(self._user, chosen.hold_id)
         decision, done = _DECISIONS[self._request.action]
-        is_high = risk_of(hold) == "high" or has_high_stated_risk(hold)
-        if decision == Decision.APPROVE and is_high:
+        if decision == Decision.APPROVE and risk_of(hold) == "high":
             return _not_done(chosen, "high_risk", Reason("high_risk"))
         rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))

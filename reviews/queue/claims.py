@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from reviews import conf
+from reviews.absences.services import stands_in_for
 from reviews.decisions.conflicts import conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import (
@@ -57,14 +58,17 @@ _MAX_CANDIDATES = 100
 def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClaim:
     """Reserve a hold for `user`, or renew the reservation; calling again is the heartbeat.
 
-    Raises HoldNotFound, NotAllowed, or Conflict when it is not open or somebody else has it.
+    A delegate takes over the claim of an absent person.  Raises HoldNotFound, NotAllowed, or
+    Conflict when it is not open or somebody else has it.
     """
     check_token(token)
     with _own_hold(hold_id, user) as (hold, person):
         if not (right := right_now(person, hold)).any:
             raise right.denied()
         _check_open(hold)
-        claimed = _reserve(hold, person)
+        holder = ReviewClaim.objects.filter(hold=hold).select_related("user").first()
+        takes_over = holder is not None and stands_in_for(person, holder.user)
+        claimed = _reserve(hold, person, takes_over=takes_over)
         if claimed is None:
             raise conflict(hold_id, "claimed", Reason("claimed_by_other"))
         return claimed
@@ -86,7 +90,7 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
         if target is None or not right_now(target, hold).any or not _sees(target, hold):
             raise ReviewInvalid([FieldError("to", "is nobody who can decide this review")])
         before = ReviewClaim.objects.filter(hold=hold, expires_at__gt=Now()).first()
-        claimed = _reserve(hold, target, giver=person)
+        claimed = _reserve(hold, target, giver=person, takes_over=True)
         if claimed is None:  # pragma: no cover - a forced reservation always lands
             raise conflict(hold_id, "claimed", Reason("claimed_by_other"))
         claim_assigned(claimed, hold, previous=before, actor=person)
@@ -115,8 +119,10 @@ def candidates(hold: Hold) -> list[str]:
     ]
 
 
-def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim | None:
-    """Insert or renew the claim; None when somebody else holds it and `giver` is None."""
+def _reserve(
+    hold: Hold, person: User, *, takes_over: bool, giver: User | None = None
+) -> ReviewClaim | None:
+    """Insert or renew the claim; None when somebody else holds it, unless it is taken over."""
     with connection.cursor() as cursor:
         cursor.execute(
             _UPSERT_CLAIM,
@@ -125,7 +131,7 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
                 "user": person.pk,
                 "seconds": conf.claim_seconds(),
                 "giver": giver.pk if giver and giver.pk != person.pk else None,
-                "force": giver is not None,
+                "force": takes_over,
             },
         )
         row = cursor.fetchone()

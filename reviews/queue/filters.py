@@ -29,8 +29,10 @@ PHASES: Final = tuple(phase.value for phase in TriggerPhase)
 KEYS: Final = ("q", "workflow", "phase", "reason", "risk", "group", "sort")
 _MAX_CHARACTERS = 200
 
-_HIGH = Q(reason=HoldReason.ESCALATION.value) | Q(critical=True, phase=_BEFORE)
-_MEDIUM = Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER)) & ~_HIGH
+_HIGH = (
+    Q(reason=HoldReason.ESCALATION.value) | Q(critical=True, phase=_BEFORE) | Q(stated_risk="high")
+)
+_MEDIUM = ((Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER))) | Q(stated_risk="medium")) & ~_HIGH
 _RISK_CONDITIONS: Final = {"high": _HIGH, "medium": _MEDIUM, "low": ~(_HIGH | _MEDIUM)}
 
 
@@ -41,11 +43,11 @@ def risk_condition(level: str) -> Q:
 
 def risk_of(hold: Hold) -> str:
     """low, medium or high, by the same conditions as the SQL above."""
-    if hold.reason == HoldReason.ESCALATION.value:
+    before = hold.critical and hold.phase == _BEFORE
+    if hold.reason == HoldReason.ESCALATION.value or before or hold.stated_risk == "high":
         return "high"
-    if not hold.critical or hold.phase == _AFTER:
-        return "low"
-    return "high" if hold.phase == _BEFORE else "medium"
+    other = hold.critical and hold.phase not in (_BEFORE, _AFTER)
+    return "medium" if other or hold.stated_risk == "medium" else "low"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from reviews.queue import selectors
 from reviews.queue.bulk import Outcome
 from reviews.queue.claims import candidates
 from reviews.queue.extensions import may_extend
-from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
+from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters, parse_queue_filters
 from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
@@ -130,6 +130,21 @@ def tabs_context(viewer: selectors.Viewer, *, tab: str, filters: QueueFilters) -
         for key, label in _LABELS.items()
     )
     return {"tab": _known(tab), "tabs": tabs, "waiting_count": counts["me"]}
+
+
+def queue_changes(user: User, query: Mapping[str, str], *, run: int, until: str) -> dict[str, Any]:
+    """Return the rows of `run` and the tabs of the queue page with this query string.
+
+    `until` is the cursor at the page's end.  Raises keyset.BadCursor.
+    """
+    viewer, tab = selectors.Viewer(user), query.get("tab", "me")
+    filters = parse_queue_filters(query)
+    changed = ChangedRuns(frozenset({run}), until)
+    cursor = query.get("cursor", "")
+    return {
+        **rows_context(viewer, tab=tab, filters=filters, cursor=cursor, changed=changed),
+        **tabs_context(viewer, tab=tab, filters=filters),
+    }
 
 
 def _known(tab: str) -> str:
@@ -373,9 +388,11 @@ def claim_context(user: User, hold: Hold, right: Right) -> dict[str, Any]:
     giver = claim.assigned_by if claim else None
     return {
         "by": by,
+        "by_id": claim.user_id if claim else None,
         "mine": by == user.get_username(),
         "until": claim.expires_at if claim else None,
         "given_by": giver.get_username() if giver else "",
+        "given_by_id": giver.pk if giver else None,
         "looking": components_labels.viewers_text(names),
         "may_claim": is_open and right.any,
         "url": reverse("reviews:claim", args=place) if may_assign else "",
@@ -391,6 +408,7 @@ def deadline_context(user: User, hold: Hold, *, error: str = "") -> dict[str, An
         "deadline": hold.expires_at,
         "urgent": components_labels.is_urgent(hold),
         "on_timeout": components_labels.on_timeout(hold),
+        "deadline_reason": components_labels.deadline_reason(hold),
         "extend_error": error,
         **deadline_addresses(hold, right_now(user, hold)),
     }

@@ -49,10 +49,11 @@ class Viewer:
 
     @cached_property
     def deciding(self) -> list[str]:
-        """The groups through which the user decides; none for an auditor."""
+        """The groups through which the user decides, also for absent people."""
         if access.AUDITOR in self.groups:
             return []
-        return sorted(deciding_groups(self.groups, self.groups))
+        groups = self.groups | access.delegated_groups_of(self.user)
+        return sorted(deciding_groups(groups, groups))
 
     @cached_property
     def few_holds(self) -> bool:
@@ -154,7 +155,7 @@ def _open() -> QuerySet[Hold]:
 def decided(user: User) -> QuerySet[Hold]:
     """Decided holds of executions the user may see, newest first."""
     settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
-    rows = Hold.objects.filter(status__in=settled, decider="human")
+    rows = Hold.objects.filter(status__in=settled, decider="human", execution__erased_at=None)
     rows = rows.select_related("execution__workflow", "execution__created_by")
     rows = rows.order_by("-decided_at", "-id")
     return access.filter_visible(rows, user)

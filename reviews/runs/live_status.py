@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +15,14 @@ from workflows.models import Execution, ExecutionEvent, QueuedCommand
 
 #: Events after which ready tasks start.
 _BEGINNINGS = frozenset({"execution_started", "layer_started", "hold_decided"})
+#: Events that `with_live_status` reads.
+STATUS_KINDS = _BEGINNINGS | {"task_errored"}
 _MAX_QUEUED = 50
 _MAX_WORDS = 1500
 
 
 def with_live_status(
-    tasks: Sequence[TaskView], events: Sequence[ExecutionEvent], now: datetime
+    tasks: Sequence[TaskView], events: Iterable[ExecutionEvent], now: datetime
 ) -> tuple[list[TaskView], dict[str, datetime]]:
     """Return the tasks and the start time of each running one, derived from the newest events.
 
@@ -28,12 +30,16 @@ def with_live_status(
     """
     running = {task.id for task in tasks if task.status == "RUNNING"}
     since = _since(running, events) if running else {}
+    for task in tasks:
+        if task.remote is not None:
+            since[task.id] = datetime.fromtimestamp(task.remote.since, UTC)
     later = {name for name, moment in since.items() if moment > now}
     seen = [replace(task, status="PENDING") if task.id in later else task for task in tasks]
     return seen, {name: moment for name, moment in since.items() if name not in later}
 
 
-def _since(running: set[str], events: Sequence[ExecutionEvent]) -> dict[str, datetime]:
+def _since(running: set[str], events: Iterable[ExecutionEvent]) -> dict[str, datetime]:
+    events = list(events)
     began = [each.created_at for each in events if each.kind in _BEGINNINGS]
     if not began:
         return {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -20,7 +20,7 @@ from django.utils.translation import ngettext
 from reviews import conf
 from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.components import labels as components_labels
-from reviews.components.dag_svg import DagTask, Picture, layout, with_links
+from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
@@ -30,12 +30,26 @@ from reviews.decisions.masking import Masked, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import cannot_be_approved
 from reviews.integrations.capabilities import creation_offer
+from reviews.planner.definition_view import definition_rules
 from reviews.queue import selectors
-from reviews.queue.pages import demo_url
-from reviews.runs.live_status import queued, with_live_status
+from reviews.queue.pages import demo_url, queue_url
+from reviews.retention.selectors import legal_holds_of
+from reviews.runs.live_status import STATUS_KINDS, queued, with_live_status
 from reviews.runs.panels import SpeculationStatus, overrides_context, speculation_panel
-from reviews.runs.results import result_panel
-from reviews.runs.timeline import Group, HiddenRules, timeline
+from reviews.runs.results import result_panel, result_tasks
+from reviews.runs.timeline import Group, HiddenRules, entry, timeline
+from reviews.runs.window import (
+    INLINE_DETAILS,
+    LISTED_TASKS,
+    NEWEST_EVENTS,
+    NO_QUERY,
+    SHOWN_EVENTS,
+    EventWindow,
+    RunQuery,
+    TaskWindow,
+    event_window,
+    task_window,
+)
 from reviews.templatetags.desk import look_of, seconds_text
 from workflows.common import keyset
 from workflows.common.full_text import full_text_filter
@@ -50,7 +64,6 @@ from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.executions.selectors import (
     TaskView,
     events_of,
-    messages_of,
     open_holds,
     refusal,
     revision_of,
@@ -168,8 +181,11 @@ def starter(
     rejected: dict[str, str] | None = None,
     blocked_reason: str = "",
 ) -> dict[str, Any]:
-    """Return the context of the form that starts a workflow; `errors` show it again."""
-    before = initial_inputs(workflow)
+    """Return the context of the form that starts a workflow; `errors` show it again.
+
+    Secrets among the default inputs are masked; the run gets their values unless they are changed.
+    """
+    before = masked_inputs(workflow).value
     return {
         "key": f"w{workflow.pk}",
         "url": reverse("reviews:start", args=(workflow.pk,)),
@@ -187,6 +203,11 @@ def starter(
     }
 
 
+def masked_inputs(workflow: Workflow) -> Masked:
+    """Return the default inputs of a run, with marks in place of secrets."""
+    return masked(initial_inputs(workflow), definition_rules(workflow))
+
+
 def initial_inputs(workflow: Workflow) -> dict[str, Any]:
     """Return the default inputs of a run: defaults of the schema and the workflow."""
     schema = workflow.inputs_schema if isinstance(workflow.inputs_schema, dict) else {}
@@ -202,30 +223,42 @@ def initial_inputs(workflow: Workflow) -> dict[str, Any]:
 # --- run ------------------------------------------------------------------------------------------
 
 
-#: The maximum number of events on a page, newest first.
-_MAX_EVENTS = 1000
-_MAX_TASKS_WITH_DATA = 400
+#: Open holds that the top of the page names.
+_MAX_HOLDS = 20
+#: Newest events from which the start times of running tasks are read.
+_MAX_STATUS_EVENTS = 1000
 _FINISHED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 
 
 def run_context(
-    user: User, execution: Execution, *, fork_page: str = "reviews:fork"
+    user: User,
+    execution: Execution,
+    *,
+    fork_page: str = "reviews:fork",
+    query: RunQuery = NO_QUERY,
 ) -> dict[str, Any]:
     """Return `run` of the templates; workflow and creator must be loaded.
 
-    `fork_page` is the URL name of the form that forks a run.
+    `fork_page` is the URL name of the form that forks a run; `query` the part of a long run that
+    is shown.
     """
-    events = _newest_events(execution)
-    tasks, since = with_live_status(tasks_of(execution), events, timezone.now())
+    layers = revision_of(execution).layers
+    window = task_window(layers, task=query.task, current=max(0, execution.layer))
+    tasks, since = with_live_status(
+        tasks_of(execution, data=window.is_whole), _status_events(execution), timezone.now()
+    )
+    shown = tasks[window.start : window.end]
+    story = event_window(
+        execution,
+        since=query.since,
+        newest=SHOWN_EVENTS if window.is_whole else NEWEST_EVENTS,
+    )
+    data = _with_data(execution, tasks, window, query, story)
+    views = task_views(execution, data.values())
     workflow = execution.workflow
     may = may_operate(user, execution)
     ahead = speculation_panel(execution, may=may)
     forks = fork_urls(execution, fork_page) if may else {}
-    shown = tasks[:_MAX_TASKS_WITH_DATA]
-    views = task_views(execution, shown)
-    hidden = HiddenRules(
-        secret_rules(execution, None), {place: view.rules for place, view in views.items()}
-    )
     reveal = may_reveal(user, execution)
     live = not ExecutionStatus(execution.status).is_final
     return {
@@ -248,20 +281,30 @@ def run_context(
         if execution.finished_at
         else "",
         "error": _error(execution),
-        "holds": _holds(execution),
+        "place": query.address()[1:] + "&" if query.task or query.since else "",
+        **_holds(execution),
         "overrides": overrides_context(execution),
+        "legal_holds": legal_holds_of(execution),
         "ahead": ahead,
-        "picture": _picture(execution, tasks, ahead),
+        "picture": _picture(execution, tasks, ahead, window, query),
+        "drawn": _drawn(layers, window, query),
+        "listed": _listed(tasks, window, query),
         "tasks": tuple(
             {
                 **_task(task, since.get(task.id), ahead),
-                **_data(execution, task, views, may=reveal),
-                **creation_offer(task, execution, may_create=may),
+                "address": query.address(task=task.id),
+                "has_data": task.id in data,
+                **(
+                    _data(execution, data[task.id], views, may_reveal=reveal, may_create=may)
+                    if task.id in data
+                    else {}
+                ),
             }
             for task in shown
         ),
-        "result": result_panel(execution, shown, views),
-        "groups": _groups(events, tasks, forks, plan_links(execution, events), hidden),
+        "result": result_panel(execution, tasks, views),
+        "story": _story(story, query),
+        "groups": _groups(execution, story, tasks, forks, views, is_whole=window.is_whole),
         "queued": queued(execution) if live else (),
         "workflow_from_url": f"{reverse('reviews:editor')}?run={execution.pk}"
         if may_start(user)
@@ -282,12 +325,19 @@ def _error(execution: Execution) -> str:
     return mask_secrets(render_stored(execution, "error"))
 
 
-def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
-    holds = list(open_holds(execution).defer("payload"))
+def _holds(execution: Execution) -> dict[str, Any]:
+    rows = open_holds(execution)
+    holds = list(rows.defer("payload")[: _MAX_HOLDS + 1])
+    more = rows.count() - _MAX_HOLDS if len(holds) > _MAX_HOLDS else 0
+    holds = holds[:_MAX_HOLDS]
     for hold in holds:
         hold.execution = execution
     lost = cannot_be_approved(holds)
-    return tuple(_hold(hold, is_lost=hold.pk in lost) for hold in holds)
+    return {
+        "holds": tuple(_hold(hold, is_lost=hold.pk in lost) for hold in holds),
+        "more_holds": more,
+        "holds_url": queue_url(tab="open", q=str(execution.pk)) if more else "",
+    }
 
 
 def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
@@ -304,22 +354,99 @@ def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
     }
 
 
+def _with_data(
+    execution: Execution,
+    tasks: list[TaskView],
+    window: TaskWindow,
+    query: RunQuery,
+    story: EventWindow,
+) -> dict[str, TaskView]:
+    """Return the tasks whose data the page needs: id → task with its data.
+
+    Of a long plan these are the tasks that are open, those of the result, and those whose edits
+    the timeline shows, because the schema of their tool says what is secret in an edit.
+    """
+    if window.is_whole:
+        return {task.id: task for task in tasks}
+    names = {query.task, *query.open, *(task.id for task in result_tasks(execution, tasks))}
+    names |= {_edited_task(event) for event in story.events}
+    states = {task.id: task.status for task in tasks}
+    return {
+        task.id: replace(task, status=states[task.id]) for task in tasks_of(execution, names=names)
+    }
+
+
+def _edited_task(event: ExecutionEvent) -> str:
+    """Return the task whose edit an event has, "" for none."""
+    if event.payload.get("edits") is None:
+        return ""
+    return str(event.payload.get("task_id") or "")
+
+
 # --- the plan -------------------------------------------------------------------------------------
 
 
 def _picture(
-    execution: Execution, tasks: list[TaskView], ahead: SpeculationStatus | None
+    execution: Execution,
+    tasks: list[TaskView],
+    ahead: SpeculationStatus | None,
+    window: TaskWindow,
+    query: RunQuery,
 ) -> Picture:
-    by_id = {task.id: _node(task, ahead) for task in tasks}
-    layers = [[by_id[name] for name in layer] for layer in revision_of(execution).layers]
+    listed = {task.id for task in tasks[window.start : window.end]}
+    by_id = {task.id: task for task in tasks}
+    layers = [
+        [_node(by_id[name], ahead, _link(name, listed, query)) for name in layer]
+        for layer in revision_of(execution).layers[window.first_layer : window.last_layer]
+    ]
     is_live = not ExecutionStatus(execution.status).is_final
     return layout(
-        with_links(layers, "#task-"),
+        layers,
         current=execution.layer if is_live and execution.layer >= 0 else None,
+        first=window.first_layer,
     )
 
 
-def _node(task: TaskView, ahead: SpeculationStatus | None) -> DagTask:
+def _link(name: str, listed: Collection[str], query: RunQuery) -> str:
+    """Return the link to a task: on this page, or on the page that lists it."""
+    return f"#task-{name}" if name in listed else f"{query.address(task=name)}#task-{name}"
+
+
+def _drawn(
+    layers: Sequence[Sequence[str]], window: TaskWindow, query: RunQuery
+) -> dict[str, Any] | None:
+    """Return which layers the diagram shows, and links to the others; None if it shows all."""
+    first, last, total = window.first_layer, window.last_layer, len(layers)
+    if last - first == total:
+        return None
+    before = layers[max(0, 2 * first - last + 1)][0] if first else ""
+    after = layers[last][0] if last < total else ""
+    return {
+        "first": first + 1,
+        "last": last,
+        "total": total,
+        "before_url": f"{query.address(task=before)}#plan-title" if before else "",
+        "after_url": f"{query.address(task=after)}#plan-title" if after else "",
+    }
+
+
+def _listed(tasks: list[TaskView], window: TaskWindow, query: RunQuery) -> dict[str, Any] | None:
+    """Return which tasks are listed, and links to the others; None if all are."""
+    if window.is_whole:
+        return None
+    before = tasks[max(0, window.start - LISTED_TASKS)].id if window.start else ""
+    after = tasks[window.end].id if window.end < len(tasks) else ""
+    return {
+        "first": window.start + 1,
+        "last": window.end,
+        "total": len(tasks),
+        "layer": tasks[window.start].layer + 1,
+        "before_url": f"{query.address(task=before)}#tasks" if before else "",
+        "after_url": f"{query.address(task=after)}#tasks" if after else "",
+    }
+
+
+def _node(task: TaskView, ahead: SpeculationStatus | None, href: str) -> DagTask:
     return DagTask(
         id=task.id,
         status=task.status,
@@ -327,6 +454,7 @@ def _node(task: TaskView, ahead: SpeculationStatus | None) -> DagTask:
         note=_took(task),
         held=bool(task.held),
         speculated=_is_ahead(task, ahead),
+        href=href,
     )
 
 
@@ -350,23 +478,55 @@ def _task(
         "what": task.target,
         "since": since,
         "time_text": _took(task),
-        "error": mask_secrets(render_stored(task, "error")),
-        "attempts": tuple(_attempts(task)),
+        "remote": task.remote,
     }
 
 
 def _data(
-    execution: Execution, task: TaskView, views: Mapping[tuple[str, str], Masked], *, may: bool
+    execution: Execution,
+    task: TaskView,
+    views: Mapping[tuple[str, str], Masked],
+    *,
+    may_reveal: bool,
+    may_create: bool,
 ) -> dict[str, Any]:
-    """Return the masked inputs and output of a task, with their reveal forms."""
-    found: dict[str, Any] = {}
+    """Return what an opened task shows: its data masked, with the forms that reveal it."""
+    found: dict[str, Any] = {
+        "error": mask_secrets(render_stored(task, "error")),
+        "attempts": tuple(_attempts(task)),
+        **creation_offer(task, execution, may_create=may_create),
+    }
     for side in SIDES:
         view = views[task.id, side]
         there = side == "inputs" or task.status == "SUCCEEDED"
         place = task_place(execution.pk, task.id, side)
         found[f"{side}_json"] = _pretty(view.value) if there else ""
-        found[f"{side}_masks"] = masks_context(view, place, may=may) if there else None
+        found[f"{side}_masks"] = masks_context(view, place, may=may_reveal) if there else None
     return found
+
+
+def task_data_context(user: User, execution: Execution, name: str) -> dict[str, Any] | None:
+    """Return `task` of `_task_data.html` for one task, None if the plan has no such task."""
+    task = next(iter(tasks_of(execution, names={name})), None)
+    if task is None:
+        return None
+    found = _data(
+        execution,
+        task,
+        task_views(execution, [task]),
+        may_reveal=may_reveal(user, execution),
+        may_create=may_operate(user, execution),
+    )
+    return {"id": task.id, **found}
+
+
+def event_context(execution: Execution, seq: int) -> dict[str, Any] | None:
+    """Return the line of one event, with its details; None if there is no such event."""
+    event = events_of(execution).filter(seq=seq).first()
+    if event is None:
+        return None
+    tasks = tasks_of(execution, names={_edited_task(event)})
+    return entry(event, _hidden(execution, task_views(execution, tasks)))
 
 
 def _attempts(task: TaskView) -> list[str]:
@@ -392,21 +552,53 @@ def _pretty(value: Any) -> str:
 # --- activity -------------------------------------------------------------------------------------
 
 
-def _newest_events(execution: Execution) -> list[ExecutionEvent]:
-    return list(events_of(execution, after=max(0, execution.version - _MAX_EVENTS)))
+def _status_events(execution: Execution) -> QuerySet[ExecutionEvent]:
+    newest = events_of(execution, after=max(0, execution.version - _MAX_STATUS_EVENTS))
+    return newest.filter(kind__in=STATUS_KINDS)
+
+
+def _hidden(execution: Execution, views: Mapping[tuple[str, str], Masked]) -> HiddenRules:
+    rules = {place: view.rules for place, view in views.items()}
+    return HiddenRules(secret_rules(execution, None), rules)
+
+
+def _story(story: EventWindow, query: RunQuery) -> dict[str, Any]:
+    """Return how many events the timeline leaves out, and links to them."""
+    earlier = query.address(since=story.earlier_since)
+    newest = RunQuery(task=query.task).address()
+    return {
+        "earlier": story.earlier,
+        "later": story.later,
+        "earlier_url": f"{earlier}#story-title" if story.earlier else "",
+        "newest_url": f"{newest}#story-title" if story.later else "",
+    }
 
 
 def _groups(
-    events: list[ExecutionEvent],
+    execution: Execution,
+    story: EventWindow,
     tasks: list[TaskView],
     forks: dict[int, str],
-    links: dict[int, tuple[str, str]],
-    hidden: HiddenRules,
+    views: Mapping[tuple[str, str], Masked],
+    *,
+    is_whole: bool,
 ) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
     done = Counter(task.layer for task in tasks if task.status in _FINISHED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
-    return tuple(timeline(events, counts, forks, links, hidden))
+    links, hidden = plan_links(execution, story.events), _hidden(execution, views)
+    groups = tuple(timeline(story.events, counts, forks, links, hidden, story.layer))
+    if not is_whole:
+        _leave_details(groups)
+    return groups
+
+
+def _leave_details(groups: Iterable[Group]) -> None:
+    """Let long details load when they are opened."""
+    for line in (each for group in groups for each in group.entries):
+        if len(line["json"]) > INLINE_DETAILS:
+            line["json"] = ""
+            line["json_url"] = f"?{urlencode({'part': 'event', 'since': line['seq']})}"
 
 
 # --- steering -------------------------------------------------------------------------------------
@@ -568,12 +760,14 @@ def _fields(execution: Execution, draft: Draft) -> tuple[Any, ...]:
 def _effects(execution: Execution, checkpoint: Checkpoint, revision: Revision) -> dict[str, Any]:
     taken = [task for task in tasks_of(execution) if task.layer <= checkpoint.layer]
     anew = [name for layer in revision.layers[checkpoint.layer + 1 :] for name in layer]
-    messages = [each for each in messages_of(execution) if each["seq"] <= checkpoint.version]
+    messages = ExecutionEvent.objects.filter(
+        execution=execution, kind="message_added", seq__lte=checkpoint.version
+    )
     return {
         "taken": tuple(_taken(task) for task in taken),
         "anew": _names(anew),
         "reviews": tuple(_reviews(execution, revision, anew)),
-        "messages": len(messages),
+        "messages": messages.count(),
         "revision_text": ""
         if checkpoint.revision == execution.revision
         else _("The fork uses the plan of that checkpoint, without later changes."),
@@ -667,7 +861,9 @@ def _done(
     return settled_ids(execution, same)
 
 
-def plan_links(execution: Execution, events: list[ExecutionEvent]) -> dict[int, tuple[str, str]]:
+def plan_links(
+    execution: Execution, events: Iterable[ExecutionEvent]
+) -> dict[int, tuple[str, str]]:
     """Return links of the timeline: event seq → (URL, text)."""
     found = {}
     for event in events:

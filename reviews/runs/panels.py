@@ -124,7 +124,7 @@ def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
 def _stopped_text(stopped: Stopped) -> str:
     tally = stopped.tally
     total = tally.hits + tally.misses
-    text = _("Stopped: only %(hits)s of the last %(total)s results were used.")
+    text = _("Stopped: only %(hits)s of the last %(total)s decisions used precomputed results.")
     return text % {"hits": tally.hits, "total": total}
 
 

@@ -72,6 +72,7 @@ def timeline(
     forks: Mapping[int, str] | None = None,
     links: Mapping[int, tuple[str, str]] | None = None,
     hidden: HiddenRules = NO_HIDDEN_RULES,
+    layer: int | None = None,
 ) -> list[Group]:
     """Return the groups in order.
 
@@ -80,13 +81,12 @@ def timeline(
         forks: layer of a checkpoint → fork URL.
         links: event seq → (URL, text) of a page with details.
         hidden: masking rules.
+        layer: that of the first event; None before the first layer.
     """
-    groups = [Group(_("Start"))]
+    groups = [Group(_("Start")) if layer is None else _group(layer, counts)]
     for event in events:
         if event.kind in ("layer_started", "layer_skipped"):
-            layer = int(event.payload["layer"])
-            done, total = counts.get(layer, (0, 0))
-            groups.append(Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total))
+            groups.append(_group(int(event.payload["layer"]), counts))
         line = entry(event, hidden)
         if event.kind == "layer_closed" and forks:
             line["fork_url"] = forks.get(event.payload["layer"], "")
@@ -94,6 +94,11 @@ def timeline(
             line["link_url"], line["link_text"] = links[event.seq]
         groups[-1].entries.append(line)
     return [group for group in groups if group.entries]
+
+
+def _group(layer: int, counts: Mapping[int, tuple[int, int]]) -> Group:
+    done, total = counts.get(layer, (0, 0))
+    return Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total)
 
 
 def entry(event: ExecutionEvent, hidden: HiddenRules = NO_HIDDEN_RULES) -> dict[str, Any]:
@@ -119,7 +124,7 @@ def _masked_payload(event: ExecutionEvent, hidden: HiddenRules) -> Any:
     """Return the masked payload; edits are masked with the rules of the task's data."""
     noted = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
     if event.kind == "task_resubmitted":
-        # The values are those of the next review, which masks them by their schema.
+        # The next review shows these values, masked by their schema.
         del noted["resubmitted"]
     view = masked({**noted, "edits": None} if "edits" in noted else noted, hidden.rules)
     if noted.get("edits") is None:
@@ -193,6 +198,12 @@ def _errored(payload: Payload, actor: str) -> _Line:
     if payload.get("retry_at"):
         text = _("%(task)s failed: %(error)s; it will be retried")
     return _Line(text % {"task": name, "error": render_stored(payload, "error")}, name, "bad")
+
+
+def _submitted(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    params = {"task": name, "runner": payload["runner"].title()}
+    return _Line(_("%(task)s was submitted to %(runner)s") % params, name)
 
 
 def _escalated(payload: Payload, actor: str) -> _Line:
@@ -489,6 +500,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "execution_started": _started,
     "execution_forked": _forked,
     "layer_started": _layer,
+    "task_submitted": _submitted,
     "task_succeeded": _succeeded,
     "task_errored": _errored,
     "task_escalated": _escalated,

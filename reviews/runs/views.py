@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from django.contrib import messages
@@ -17,6 +18,8 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 from pydantic import ValidationError
 
+from reviews.audit.pages import history_url
+from reviews.components.labels import run_title
 from reviews.components.reasons import render_reason
 from reviews.components.views import (
     SeeOther,
@@ -30,19 +33,25 @@ from reviews.components.views import (
     warn,
 )
 from reviews.decisions.edits import inputs_schema
+from reviews.decisions.masking import NotRestorable, restored
 from reviews.decisions.payload_forms import posted_json, posted_value
 from reviews.planner.pages import workflow_context
+from reviews.planner.rights import check_may_start
+from reviews.retention.selectors import erasure_of
 from reviews.runs.comparison import compare_context
 from reviews.runs.pages import (
     Draft,
+    event_context,
     fork_context,
-    initial_inputs,
+    masked_inputs,
     revision_context,
     run_context,
     runs_context,
     starter,
+    task_data_context,
     unchanged,
 )
+from reviews.runs.window import RunQuery
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue
 from workflows.demo.repository import NoRepository
@@ -51,7 +60,7 @@ from workflows.engine.commands import Abort, AddMessage, Continue, Replan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
-from workflows.executions.access import may_operate, may_start
+from workflows.executions.access import may_operate, may_start, with_erased
 from workflows.executions.services import (
     fork_execution,
     restart_speculation,
@@ -79,17 +88,54 @@ def runs(request: HttpRequest) -> HttpResponse:
     return page(request, "reviews/runs/runs.html", context, section="runs")
 
 
+def _erased_run(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """Show when and why the data of a run was erased; raise Http404 for other runs."""
+    rows = with_erased(current_user(request)).filter(erased_at__isnull=False)
+    execution = get_object_or_404(rows, pk=execution_id)
+    context = {
+        "title": run_title(execution.title, execution.pk),
+        "erased_at": execution.erased_at,
+        "entry": erasure_of(execution.pk),
+        "records_url": history_url({"execution": str(execution.pk)}),
+    }
+    return page(
+        request, "reviews/runs/erased.html", context, section="runs", status=HTTPStatus.GONE
+    )
+
+
 @login_required
 @require_safe
 def run(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Show a run; htmx gets only the part that changes."""
-    execution = visible_execution(request, execution_id)
-    context: dict[str, Any] = {"run": run_context(current_user(request), execution)}
+    try:
+        execution = visible_execution(request, execution_id)
+    except Http404:
+        return _erased_run(request, execution_id)
+    query = RunQuery.of(request.GET)
+    if is_htmx(request) and query.part:
+        return run_part(request, execution, query)
+    context: dict[str, Any] = {"run": run_context(current_user(request), execution, query=query)}
     if is_htmx(request):
         # The actions contain text being typed: they are sent again only if they change.
         context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
         return fragment(request, "reviews/runs/_news.html", context)
     return page(request, "reviews/runs/run.html", context, section="runs")
+
+
+def run_part(request: HttpRequest, execution: Execution, query: RunQuery) -> HttpResponse:
+    """Return the data of one task or event, which the page of a long run loads when it is opened.
+
+    Raises Http404 for what the run does not have.
+    """
+    if query.part == "task":
+        template = "reviews/runs/_task_data.html"
+        context = {"task": task_data_context(current_user(request), execution, query.task)}
+    else:
+        template = "reviews/runs/_event_details.html"
+        context = {"entry": event_context(execution, query.since)}
+    if None in context.values():
+        raise Http404
+    return fragment(request, template, context)
 
 
 # --- start and steer ------------------------------------------------------------------------------
@@ -99,16 +145,11 @@ def _run_url(execution: Execution) -> str:
     return reverse("reviews:run", args=(execution.pk,))
 
 
-def _check_may_start(request: HttpRequest) -> None:
-    if not may_start(current_user(request)):
-        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
-
-
 @login_required
 @require_POST
 def start_demo(request: HttpRequest) -> HttpResponse:
     """Start the demo workflow on its repository."""
-    _check_may_start(request)
+    check_may_start(current_user(request))
     try:
         execution = begin_demo(actor=current_user(request))
     except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
@@ -122,16 +163,19 @@ def start_demo(request: HttpRequest) -> HttpResponse:
 @require_POST
 def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
     """Start a workflow with the inputs of the form; 422 shows the form again."""
-    _check_may_start(request)
+    check_may_start(current_user(request))
     workflow = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
-    posted = posted_value(workflow.inputs_schema, initial_inputs(workflow), request.POST)
+    shown = masked_inputs(workflow)
+    posted = posted_value(workflow.inputs_schema, shown.value, request.POST)
     errors = posted.errors
     if not errors:
         try:
-            inputs = posted.value if isinstance(posted.value, dict) else {}
+            inputs = restored(posted.value, shown) if isinstance(posted.value, dict) else {}
             execution = start_execution(
                 actor=current_user(request), workflow=workflow, inputs=inputs
             )
+        except NotRestorable as unknown:
+            errors = (FieldError(unknown.path, unknown.message),)
         except InvalidRequest as invalid:
             errors = tuple(
                 FieldError(each.path.removeprefix("inputs").removeprefix("."), each.message)

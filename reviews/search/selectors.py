@@ -1,8 +1,7 @@
 """Search of everything that a user may see, in groups.
 
 Only the text that lists show is searched: titles, tasks, tools, reasons, comments and names.
-Inputs and outputs are not searched, and records that match only in a secret of their comment are
-left out, so a masked value never matches.
+Inputs, outputs and the masked secrets of comments are not searched.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ from django.utils.translation import gettext as _
 from graphrag.catalogue.selectors import tools
 from reviews.audit.history import Filters, filtered, records
 from reviews.components import labels
-from reviews.models import HumanReviewRecord
 from reviews.queue.filters import QueueFilters, apply_filters
 from reviews.queue.selectors import pending
 from reviews.templatetags.desk import look_of
-from workflows.common.full_text import full_text_filter, words_of
+from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
-from workflows.common.redaction import mask_secrets
 from workflows.executions.access import (
     ADMIN,
     AUDITOR,
@@ -166,7 +163,7 @@ def _people(user: User, q: str) -> Group:
         Result(
             each.get_username(),
             each.get_full_name(),
-            reverse("admin:auth_user_change", args=(each.pk,))
+            reverse("reviews:person", args=(each.pk,))
             if may_open
             else f"{reverse('reviews:history')}?{urlencode({'reviewer': each.get_username()})}",
         )
@@ -175,23 +172,15 @@ def _people(user: User, q: str) -> Group:
     return _group("people", _("People"), results)
 
 
-def _matches_masked(record: HumanReviewRecord, q: str) -> bool:
-    """Return whether a record still matches `q` with the secrets of its comment masked."""
-    columns = (record.node_id, record.target, record.workflow_title, record.actor)
-    text = " ".join((*columns, mask_secrets(record.comment))).casefold()
-    return all(word.casefold() in text for word in words_of(q))
-
-
 def _records(user: User, q: str, number: int | None) -> Group:
-    rows = records(user).select_related("withdraws")
+    rows = records(user).with_keys().select_related("withdraws")
     of_run = filtered(rows, Filters(execution=number)) if number is not None else ()
-    of_text = _first(filtered(rows, Filters(q=q)))
     results = (
         Result(
             labels.record_sentence(record),
             labels.run_title(record.workflow_title, record.execution_id),
             reverse("reviews:record", args=(record.pk,)),
         )
-        for record in _first(of_run, (each for each in of_text if _matches_masked(each, q)))
+        for record in _first(of_run, filtered(rows, Filters(q=q)))
     )
     return _group("records", _("Decisions"), results, "reviews:history", q=q)

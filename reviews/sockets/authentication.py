@@ -1,26 +1,19 @@
-"""Authenticate sockets: bearer tokens and sessions, read again for every use."""
+"""Authenticate a socket that opens: by a bearer token or a session."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
-from django.contrib.sessions.models import Session
-from django.db.models import Subquery
-from django.utils import timezone
-from django.utils.crypto import constant_time_compare
 
 from workflows.common.client_address import client_address
-from workflows.executions.access import annotate_groups
 from workflows.permissions.tokens import authenticate_token
 from workflows.permissions.unknown_token_limit import count_unknown_token
-
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+from workflows.realtime.clients import LiveClient, users_of
 
 #: Close codes of WebSockets.
 UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, TOO_MANY = 4401, 4403, 4404, 4429
@@ -42,8 +35,6 @@ class Credentials:
     session_key: str = ""
     #: Client address, for the limit on unknown tokens.
     address: str = field(default="", compare=False)
-    #: The id of the user at the last check, as a list of at most one.
-    _person: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(cls, scope: Mapping[str, Any]) -> Credentials:
@@ -64,42 +55,21 @@ class Credentials:
         """Return the key for counting open connections: the token's digest or the session key."""
         return hashlib.sha256(self.bearer.encode()).hexdigest() if self.bearer else self.session_key
 
-    def user(self) -> User:
-        """Return the present user, read from the database; raises Refusal."""
-        if self.bearer:
-            token = authenticate_token(self.bearer, reading=True)
-            if token is None:
-                raise Refusal(TOO_MANY if count_unknown_token(self.address) else UNAUTHENTICATED)
-            if "read" not in token.scopes:
-                raise Refusal(FORBIDDEN)
-            return token.user
-        return self._of_session()
+    def client(self) -> LiveClient:
+        """Return the client, whose user every later read checks again; raises Refusal."""
+        return self._of_token() if self.bearer else self._of_session()
 
-    def _of_session(self) -> User:
-        """Return the session's user with groups; one query if the user is known."""
-        if not self.session_key:
-            raise Refusal(UNAUTHENTICATED)
-        people = annotate_groups(get_user_model().objects.filter(is_active=True))
-        if self._person:
-            people = people.annotate(session_data=self._session())
-            user = people.filter(pk=self._person[0]).first()
-            data = SessionStore().decode(user.session_data or "") if user else {}
-        else:
-            data = SessionStore(session_key=self.session_key).load()
-            user = people.filter(pk=data.get(SESSION_KEY)).first()
-        # A change of the password ends all earlier sessions.
-        given = data.get(HASH_SESSION_KEY, "")
-        if (
-            user is None
-            or data.get(SESSION_KEY) != str(user.pk)
-            or not constant_time_compare(given, user.get_session_auth_hash())
-        ):
-            raise Refusal(UNAUTHENTICATED)
-        self._person[:] = [user.pk]
-        session_user: User = user
-        return session_user
+    def _of_token(self) -> LiveClient:
+        token = authenticate_token(self.bearer)
+        if token is None:
+            raise Refusal(TOO_MANY if count_unknown_token(self.address) else UNAUTHENTICATED)
+        if "read" not in token.scopes:
+            raise Refusal(FORBIDDEN)
+        return LiveClient(user_id=token.user_id, token_id=token.pk)
 
-    def _session(self) -> Subquery:
-        """Return a subquery for the data of the unexpired session."""
-        rows = Session.objects.filter(pk=self.session_key, expire_date__gt=timezone.now())
-        return Subquery(rows.values("session_data")[:1])
+    def _of_session(self) -> LiveClient:
+        user_id = SessionStore(self.session_key).load().get(SESSION_KEY)
+        client = LiveClient(user_id=int(user_id or 0), session_key=self.session_key)
+        if not users_of([client]):
+            raise Refusal(UNAUTHENTICATED)
+        return client

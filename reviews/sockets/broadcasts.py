@@ -25,13 +25,13 @@ from workflows.realtime.task_started import TaskStarted, task_started_notices
 
 from . import group_messages
 from .group_messages import (
+    NOTICES,
     REVIEWS,
     ExecutionChanged,
     HoldActivity,
     UnreadChanged,
     execution_changed_message,
     execution_group,
-    person_group,
 )
 
 logger = logging.getLogger(__name__)
@@ -149,13 +149,13 @@ def _submit_hold_activity(execution_id: int, hold_id: str) -> None:
 def unread_changed(user_ids: Collection[int]) -> None:
     """Notify the pages of these users, after commit, that their unread notices changed."""
     if user_ids:
-        groups = {person_group(each): group_messages.unread_changed() for each in user_ids}
-        transaction.on_commit(lambda: _submit_unread_changed(groups))
+        message = group_messages.unread_changed(user_ids)
+        transaction.on_commit(lambda: _submit_unread_changed(message))
 
 
-def _submit_unread_changed(groups: Mapping[str, UnreadChanged]) -> None:
+def _submit_unread_changed(message: UnreadChanged) -> None:
     with contextlib.suppress(RuntimeError):  # the process is ending
-        background_loop.submit(_send("notices", groups))
+        background_loop.submit(_send("notices", {NOTICES: message}))
 
 
 def on_execution_changed(

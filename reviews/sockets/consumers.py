@@ -1,50 +1,52 @@
 """WebSocket consumers: live events of one execution, and of the review queue.
 
-Redis delivers ids of changes; the events are read from PostgreSQL.  One task per socket reads and
-sends, so events are sent in order, once and without gaps, and a slow client delays no other.
-Sockets accept no decisions.
+Redis delivers ids of changes, once to each process; the events are read from PostgreSQL, for all
+sockets that wait for them together, with the rights of that moment.  One task per socket sends, so
+events are sent in order, once and without gaps, and a slow client delays no other.  Sockets accept
+no decisions.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import json
 import logging
 import os
 import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
-from channels.layers import get_channel_layer
 from channels.utils import await_many_dispatch
 from redis.exceptions import RedisError
 
 from reviews import conf
-from reviews.notifications import inbox
 from workflows.common.number_parsing import parse_natural_number
 from workflows.conf import connections_each
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.metrics import process_liveness
+from workflows.realtime.batched_reads import ReadFailed, seconds_to_poll
 from workflows.realtime.connection_limits import acquire
+from workflows.realtime.execution_reads import Position, new_events
+from workflows.realtime.shared_groups import listening
 from workflows.realtime.task_started import StartedTasks
 
 from . import queries
-from .authentication import NOT_FOUND, TOO_MANY, Credentials, Refusal
+from .authentication import NOT_FOUND, TOO_MANY, UNAUTHENTICATED, Credentials, Refusal
 from .group_messages import (
+    NOTICES,
     REVIEWS,
     ExecutionChanged,
     HoldActivity,
-    UnreadChanged,
     execution_group,
-    person_group,
 )
 
 logger = logging.getLogger(__name__)
@@ -52,8 +54,6 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Time limit for joining or leaving a group of the channel layer, in seconds.
-LAYER_SECONDS = 3.0
 BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
 #: Maximum number of received messages in ten seconds; one more closes the socket.
@@ -72,46 +72,45 @@ async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 #: Name of this process for `process_liveness`.
 _PROCESS = f"{socket.gethostname()}:{os.getpid()}"
 _open_sockets = 0
+#: Whether the number of open sockets will be reported: one report for all that change together.
+_report_is_due = False
 
 
-def report_sockets(number: int) -> None:
+def report_sockets() -> None:
     """Report the number of open sockets for /metrics; errors of Redis are ignored."""
+    global _report_is_due
+    _report_is_due = False
     try:
-        process_liveness.report_count("sockets", _PROCESS, number)
+        process_liveness.report_count("sockets", _PROCESS, _open_sockets)
     except (RedisError, OSError):
         logger.debug("the number of sockets was not reported")
 
 
 def _count_open(change: int) -> bool:
     """Change the count of open sockets and report it in the background; returns True."""
-    global _open_sockets
+    global _open_sockets, _report_is_due
     _open_sockets += change
-    asyncio.get_running_loop().run_in_executor(None, report_sockets, _open_sockets)
+    if not _report_is_due:
+        _report_is_due = True
+        asyncio.get_running_loop().run_in_executor(None, report_sockets)
     return True
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Base of both consumers: authentication, the sending task, received messages."""
 
+    #: The group of the channel layer whose messages the socket gets, beside the notices.
     group = ""
-    person: int | None = None
+    MAX_WAITING = 1000
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Like AsyncConsumer, but without Redis the socket opens too and only polls."""
+        """Like AsyncConsumer, without a channel of its own: the sockets of a process share one."""
         self.scope = scope
         self.base_send = send
         self.channel_layer = None
-        sources = [receive]
+        self._listening = AsyncExitStack()
         try:
-            layer = get_channel_layer()
-            async with asyncio.timeout(LAYER_SECONDS):
-                self.channel_name = await layer.new_channel()
-            self.channel_layer = layer
-            sources.append(functools.partial(layer.receive, self.channel_name))
-        except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("a socket opened without notifications, it only polls: %s", error)
-        try:
-            await await_many_dispatch(sources, self.dispatch)
+            await await_many_dispatch([receive], self.dispatch)
         except StopConsumer:
             pass
         finally:
@@ -120,28 +119,32 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     # --- opening and closing --------------------------------------------------------------------
 
     async def connect(self) -> None:
-        self.credentials = Credentials.of(self.scope)
         self.changed = asyncio.Event()
+        self._activity: OrderedDict[str, HoldActivity] = OrderedDict()
         self._heard: deque[float] = deque(maxlen=INBOUND_RATE)
         self._task: asyncio.Task[None] | None = None
         await self.accept()
         self._counted = _count_open(1)
+        credentials = Credentials.of(self.scope)
         try:
+            self.client = await read(credentials.client)
             await self.begin()
         except Refusal as refusal:
             await self.close(code=refusal.code)
             return
-        self._slot = acquire(self.credentials.owner(), most=connections_each())
+        except ReadFailed:
+            await self.close(code=BROKEN)
+            return
+        self._slot = acquire(credentials.owner(), most=connections_each())
         if self._slot is None:
             await self.close(code=TOO_MANY)
             return
+        # The number of unread notices is sent first.
+        self._unread, self._unread_due = (0, 0), True
+        self._poll_at = _next_poll()
         # Join before the first read, so that no change in between is missed.
-        await self._join(self.group)
-        try:
-            await self._watch_notices()
-        except Refusal as refusal:
-            await self.close(code=refusal.code)
-            return
+        await self._listening.enter_async_context(listening(self.group, self.hear))
+        await self._listening.enter_async_context(listening(NOTICES, self.hear))
         self._task = asyncio.create_task(self._serve())
 
     async def begin(self) -> None:
@@ -149,22 +152,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         raise Refusal(NOT_FOUND)
 
     async def advance(self, *, backstop: bool) -> None:
-        """Send new events; `backstop`: no notification arrived for a while.  Raises Refusal."""
-
-    async def _watch_notices(self) -> None:
-        """Subscribe to the user's notices; the number of unread ones is sent first."""
-        self.person = await read(user_id, self.credentials)
-        await self._join(person_group(self.person))
-        self._unread, self._unread_due = (0, 0), True
-
-    async def _join(self, group: str) -> None:
-        if self.channel_layer is None:
-            return
-        try:
-            async with asyncio.timeout(LAYER_SECONDS):
-                await self.channel_layer.group_add(group, self.channel_name)
-        except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("a socket receives no notifications, it only polls: %s", error)
+        """Send new events; `backstop`: it is time to poll.  Raises Refusal."""
 
     async def _leave(self) -> None:
         if getattr(self, "_counted", False):
@@ -176,17 +164,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        if self.channel_layer is None or not self.group:
-            return
-        try:
-            async with asyncio.timeout(LAYER_SECONDS):
-                await self.channel_layer.group_discard(self.group, self.channel_name)
-                if self.person is not None:
-                    await self.channel_layer.group_discard(
-                        person_group(self.person), self.channel_name
-                    )
-        except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("a socket could not leave its group: %s", error)
+        await self._listening.aclose()
 
     async def _serve(self) -> None:
         """Read and send until the socket closes."""
@@ -196,9 +174,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 self.changed.clear()
                 await self.advance(backstop=backstop)
                 await self._send_unread(backstop=backstop)
-                backstop = not await self._wait()
+                backstop = await self._wait()
         except Refusal as refusal:
             await self.close(code=refusal.code)
+        except ReadFailed:
+            await self.close(code=BROKEN)
         except Exception:
             logger.exception("a socket failed")
             await self.close(code=BROKEN)
@@ -208,7 +188,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not (self._unread_due or backstop):
             return
         self._unread_due = False
-        unread = await read(unread_state, self.credentials)
+        unread = await queries.unread_state(self.client)
         if unread != self._unread:
             self._unread = unread
             await self.say(
@@ -216,25 +196,45 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             )
 
     async def _wait(self) -> bool:
-        """Wait for a notification (True) or until it is time to poll (False)."""
-        try:
-            async with asyncio.timeout(conf.backstop_seconds()):
+        """Wait for a notification or the next poll; whether it is time to poll."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._poll_at):
                 await self.changed.wait()
-        except TimeoutError:
-            _count_open(0)
+        if asyncio.get_running_loop().time() < self._poll_at:
             return False
+        self._poll_at = _next_poll()
+        _count_open(0)
         return True
 
+    # --- messages of the channel layer ----------------------------------------------------------
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Note a message of a group; the sending task handles it."""
+        match message["type"]:
+            case "execution.changed":
+                self.execution_changed(cast("ExecutionChanged", message))
+            case "hold.activity":
+                self.hold_activity(cast("HoldActivity", message))
+            case "unread.changed" if self.client.user_id in message["user_ids"]:
+                self._unread_due = True
+            case _:
+                return
+        self.changed.set()
+
+    def execution_changed(self, message: ExecutionChanged) -> None:
+        """Note that an execution has new events."""
+
+    def hold_activity(self, message: HoldActivity) -> None:
+        """Note that the claim or the viewers of a hold changed."""
+        self._activity[message["hold_id"]] = message
+        while len(self._activity) > self.MAX_WAITING:
+            self._activity.popitem(last=False)
+
+    def take_activity(self) -> list[HoldActivity]:
+        waiting, self._activity = self._activity, OrderedDict()
+        return list(waiting.values())
+
     # --- received messages ----------------------------------------------------------------------
-
-    async def execution_changed(self, message: ExecutionChanged) -> None:
-        """Handle a message of the channel layer: the execution has new events."""
-        self.changed.set()
-
-    async def unread_changed(self, message: UnreadChanged) -> None:
-        """Handle a message of the channel layer: the user's unread notices changed."""
-        self._unread_due = True
-        self.changed.set()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Handle `{"type": "ping"}` and `{"type": "replay", "after": n}`."""
@@ -267,18 +267,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Send the events after seq `after` again."""
         self.changed.set()
 
-    async def say(self, message: dict[str, Any]) -> None:
+    async def say(self, message: Mapping[str, Any]) -> None:
         await self.send(text_data=json.dumps(message, ensure_ascii=False))
 
 
-def user_id(who: Credentials) -> int:
-    """Return the id of the present user; raises Refusal."""
-    return who.user().pk
-
-
-def unread_state(who: Credentials) -> tuple[int, int]:
-    """Return `inbox.unread_state` of the present user; raises Refusal."""
-    return inbox.unread_state(who.user())
+def _next_poll() -> float:
+    """Return when to poll next, in the loop's time: all sockets of a process poll together."""
+    return asyncio.get_running_loop().time() + seconds_to_poll(conf.backstop_seconds())
 
 
 def _is_seq(value: Any) -> bool:
@@ -303,34 +298,39 @@ class ExecutionConsumer(LiveConsumer):
 
     async def begin(self) -> None:
         self.execution_id = int(self.scope["url_route"]["kwargs"]["execution_id"])
+        if self.execution_id > _MAX_BIGINT:
+            raise Refusal(NOT_FOUND)
         self.group = execution_group(self.execution_id)
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
         self.seq = parse_natural_number(sent.get("after", ["0"])[-1]) or 0
         self._replay_after: int | None = None
         self._starts = StartedTasks()
-        await read(queries.execution_events, self.credentials, self.execution_id, self.seq, 1)
+        await self._read(1)
 
     async def advance(self, *, backstop: bool) -> None:
-        more = True
+        more, activity = True, self.take_activity()
         while more:
             self._rewind()
-            events = await read(
-                queries.execution_events, self.credentials, self.execution_id, self.seq, BATCH
-            )
+            events = await self._read(BATCH)
             for event in events:
                 await self.say(event)
                 self.seq = event.get("seq", self.seq)
                 self._starts.mark_delivered(event)
             more = len(events) >= BATCH
+        for each in activity:
+            await self.say(presence_event(each))
         for start in self._starts.take(self.execution_id):
             await self.say(start)
 
-    async def execution_changed(self, message: ExecutionChanged) -> None:
-        self._starts.receive(message)
-        await super().execution_changed(message)
+    async def _read(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return the next events; raises Refusal if the execution is not visible."""
+        found = await new_events(Position(self.client, self.execution_id, self.seq, limit))
+        if not found.is_visible:
+            raise Refusal(NOT_FOUND if found.is_authenticated else UNAUTHENTICATED)
+        return found.events
 
-    async def hold_activity(self, message: HoldActivity) -> None:
-        await self.say(presence_event(message))
+    def execution_changed(self, message: ExecutionChanged) -> None:
+        self._starts.receive(message)
 
     def _rewind(self) -> None:
         if self._replay_after is not None:
@@ -345,50 +345,38 @@ class ReviewQueueConsumer(LiveConsumer):
     """`/ws/reviews/`: events that change the queue, of all executions that the user may see."""
 
     group = REVIEWS
-    MAX_WAITING = 1000
     #: Maximum number of executions in one query.
     MAX_TOGETHER = 100
     MAX_REMEMBERED = 5000
 
     async def begin(self) -> None:
-        self._changes: deque[ExecutionChanged] = deque()
-        self._activity: OrderedDict[str, HoldActivity] = OrderedDict()
+        self._changes: deque[ExecutionChanged] = deque(maxlen=self.MAX_WAITING + 1)
         self._seen: OrderedDict[int, int] = OrderedDict()
-        await read(self.credentials.user)
-        self._since = await read(queries.database_time)
+        self._opened = self._since = await read(queries.database_time)
 
-    async def execution_changed(self, message: ExecutionChanged) -> None:
-        if len(self._changes) >= self.MAX_WAITING:
-            # The client is too slow: it has to reconnect and load the whole queue.
-            await self.close(code=TRY_AGAIN)
-            return
+    def execution_changed(self, message: ExecutionChanged) -> None:
         self._changes.append(message)
-        self.changed.set()
-
-    async def hold_activity(self, message: HoldActivity) -> None:
-        self._activity[message["hold_id"]] = message
-        while len(self._activity) > self.MAX_WAITING:
-            self._activity.popitem(last=False)
-        self.changed.set()
 
     async def advance(self, *, backstop: bool) -> None:
-        while self._activity:
-            await self._send_activity()
+        while activity := self.take_activity():
+            await self._send_activity(activity)
         while self._changes:
             await self._send_changes()
         if backstop:
             await self._poll()
 
-    async def _send_activity(self) -> None:
-        """Send all waiting hold activity after one check of visibility."""
-        waiting, self._activity = self._activity, OrderedDict()
-        executions = {each["execution_id"] for each in waiting.values()}
-        visible = await read(queries.visible_ids, self.credentials, executions)
-        for each in waiting.values():
+    async def _send_activity(self, activity: Sequence[HoldActivity]) -> None:
+        """Send hold activity after one check of visibility."""
+        executions = frozenset(each["execution_id"] for each in activity)
+        visible = await queries.visible_ids(queries.Activity(self.client, executions))
+        for each in activity:
             if each["execution_id"] in visible:
                 await self.say(presence_event(each))
 
     async def _send_changes(self) -> None:
+        if len(self._changes) > self.MAX_WAITING:
+            # The client is too slow: it has to reconnect and load the whole queue.
+            raise Refusal(TRY_AGAIN)
         spans: dict[int, queries.Span] = {}
         while self._changes and len(spans) < self.MAX_TOGETHER:
             change = self._changes.popleft()
@@ -400,19 +388,25 @@ class ReviewQueueConsumer(LiveConsumer):
             spans[execution_id] = (
                 execution_id, min(first, before[1]), max(change["last"], before[2])
             )  # fmt: skip
-        found = await read(queries.queue_events, self.credentials, list(spans.values()))
+        found = await queries.queue_events(queries.QueueNews(self.client, list(spans.values())))
         for (execution_id, _, last), events in zip(spans.values(), found, strict=True):
             await self._send_new(events, execution_id, last)
 
     async def _poll(self) -> None:
         """Send events since the last poll whose notifications were lost."""
-        now, seen = await read(queries.database_time), dict(self._seen)
-        for event in await read(queries.missed_queue_events, self.credentials, self._since, seen):
+        missed = await queries.missed_queue_events(
+            queries.Poll(self.client, self._since, self._seen)
+        )
+        for event in missed.events:
             await self._send_new([event], int(event["executionId"]), event["seq"])
-        # Overlap by one interval: a commit may become visible after a later one.
-        self._since = now - timedelta(seconds=conf.backstop_seconds())
+        # Overlap by one interval: a commit may become visible after a later one.  The first poll
+        # may come right after the socket opened, and nothing older is news.
+        overlap = timedelta(seconds=conf.backstop_seconds())
+        self._since = max(self._opened, missed.at - overlap)
 
-    async def _send_new(self, events: list[dict[str, Any]], execution_id: int, last: int) -> None:
+    async def _send_new(
+        self, events: Sequence[Mapping[str, Any]], execution_id: int, last: int
+    ) -> None:
         known = self._seen.get(execution_id, 0)
         for event in events:
             if event["seq"] > known:

@@ -5,13 +5,15 @@ Messages contain ids and numbers, no task data: sockets read the data from the d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypedDict
 
 from workflows.realtime.task_started import TaskStarted
 
 #: The group of all sockets of the queue.
 REVIEWS = "reviews"
+#: The group of all sockets, for the number of unread notices.
+NOTICES = "notices"
 
 
 def execution_group(execution_id: int) -> str:
@@ -19,20 +21,16 @@ def execution_group(execution_id: int) -> str:
     return f"execution.{execution_id}"
 
 
-def person_group(user_id: int) -> str:
-    """Return the group of the sockets of one user."""
-    return f"person.{user_id}"
-
-
 class UnreadChanged(TypedDict):
-    """The number of a user's unread notices may have changed."""
+    """The number of unread notices of these users may have changed."""
 
     type: str
+    user_ids: list[int]
 
 
-def unread_changed() -> UnreadChanged:
-    """Return the message for the sockets of a user whose notices changed."""
-    return UnreadChanged(type="unread.changed")
+def unread_changed(user_ids: Collection[int]) -> UnreadChanged:
+    """Return the message for the sockets of the users whose notices changed."""
+    return UnreadChanged(type="unread.changed", user_ids=sorted(user_ids))
 
 
 class ExecutionChanged(TypedDict):

@@ -1,23 +1,28 @@
-"""Queries of the sockets: events of one execution, events of the queue."""
+"""Queries of the sockets: events of the queue and unread notices, for many sockets at once."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db import connection
 from django.db.models import Q
 
-from workflows.executions.access import filter_visible, visible_to
+from reviews.notifications import inbox
+from workflows.executions.access import visible_to_each
 from workflows.models import QUEUE_KINDS, ExecutionEvent
-from workflows.realtime.event_serialization import wire_event, wire_events
+from workflows.realtime.batched_reads import BatchedRead
+from workflows.realtime.clients import LiveClient, users_of
+from workflows.realtime.event_serialization import wire_event
 
-from .authentication import NOT_FOUND, Credentials, Refusal
+from .authentication import UNAUTHENTICATED, Refusal
 
-_MAX_MISSED = 500
+#: Missed events that are sent to one socket, and that are looked at for all.
+_MAX_MISSED, _MAX_RECENT = 500, 2000
 
 #: A range of events of one execution: its id, and the first and last seq.
 Span = tuple[int, int, int]
@@ -31,33 +36,33 @@ def database_time() -> datetime:
     return moment
 
 
-def execution_events(
-    who: Credentials, execution_id: int, after: int, limit: int
-) -> list[dict[str, Any]]:
-    """Return the next wire events of an execution; raises Refusal if it is not visible."""
-    if not visible_to(who.user()).filter(pk=execution_id).exists():
-        raise Refusal(NOT_FOUND)
-    return wire_events(execution_id, after=after, limit=limit)
+# --- events ---------------------------------------------------------------------------------------
 
 
-def visible_ids(who: Credentials, executions: Iterable[int]) -> frozenset[int]:
-    """Return the ids of the executions that the user may see; raises Refusal without a user."""
-    return frozenset(
-        visible_to(who.user()).filter(pk__in=list(executions)).values_list("pk", flat=True)
-    )
+@dataclass(frozen=True, slots=True)
+class QueueNews:
+    """The queue's events within these spans, for this client."""
+
+    client: LiveClient
+    spans: Sequence[Span]
 
 
-def queue_events(who: Credentials, spans: Sequence[Span]) -> list[list[dict[str, Any]]]:
-    """Return the queue's wire events of each span; [] if the user may not see the execution.
+def read_queue_events(news: Sequence[QueueNews]) -> list[list[list[dict[str, Any]]] | Exception]:
+    """Return the queue's wire events of each span; [] if the client may not see the execution.
 
-    Each execution has at most one span.  Three queries for any number of spans: the user, the
+    Five statements for any number of clients and spans: the users and their credentials, the
     visible executions, and the events that no socket of this process has read before.
     """
-    events_of_spans = _queue_events.read(spans)
-    pairs = list(zip(spans, events_of_spans, strict=True))
-    with_events = {span[0] for span, events in pairs if events}
-    visible = visible_ids(who, with_events) if with_events else frozenset()
-    return [events if span[0] in visible else [] for span, events in pairs]
+    users = users_of(each.client for each in news)
+    spans = {span for each in news if each.client in users for span in each.spans}
+    events_of = _queue_events.read(spans)
+    visible = visible_to_each(users, {span[0] for span in spans if events_of[span]})
+    return [
+        [events_of[span] if span[0] in visible[each.client] else [] for span in each.spans]
+        if each.client in users
+        else Refusal(UNAUTHENTICATED)
+        for each in news
+    ]
 
 
 class _QueueEventCache:
@@ -72,11 +77,11 @@ class _QueueEventCache:
         self._lock = threading.Lock()
         self._known: OrderedDict[Span, list[dict[str, Any]]] = OrderedDict()
 
-    def read(self, spans: Sequence[Span]) -> list[list[dict[str, Any]]]:
+    def read(self, spans: Iterable[Span]) -> dict[Span, list[dict[str, Any]]]:
         """Return the events of each span, oldest first."""
         with self._lock:
             found = {span: self._known[span] for span in spans if span in self._known}
-        missing = [span for span in dict.fromkeys(spans) if span not in found]
+        missing = [span for span in spans if span not in found]
         if missing:
             read = _events_within(missing)
             found |= read
@@ -84,7 +89,7 @@ class _QueueEventCache:
                 self._known |= read
                 while len(self._known) > self.MAX_SPANS:
                     self._known.popitem(last=False)
-        return [found[span] for span in spans]
+        return found
 
 
 _queue_events = _QueueEventCache()
@@ -94,25 +99,113 @@ def _events_within(spans: Sequence[Span]) -> dict[Span, list[dict[str, Any]]]:
     within = Q()
     for execution_id, first, last in spans:
         within |= Q(execution_id=execution_id, seq__gte=first, seq__lte=last)
-    found: dict[Span, list[dict[str, Any]]] = {span: [] for span in spans}
-    span_of = {span[0]: span for span in spans}
-    rows = ExecutionEvent.objects.filter(within, kind__in=QUEUE_KINDS)
-    for row in rows.order_by("execution_id", "seq"):
-        found[span_of[row.execution_id]].append(wire_event(row))
-    return found
+    rows = ExecutionEvent.objects.filter(within, kind__in=QUEUE_KINDS).order_by("seq")
+    of_execution: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        of_execution[row.execution_id].append(wire_event(row))
+    return {
+        (execution_id, first, last): [
+            event for event in of_execution[execution_id] if first <= event["seq"] <= last
+        ]
+        for execution_id, first, last in spans
+    }
 
 
-def missed_queue_events(
-    who: Credentials, since: datetime, seen: Mapping[int, int]
-) -> list[dict[str, Any]]:
-    """Return the queue's events since a time that this socket has not sent, newest 500.
+# --- claims and viewers ---------------------------------------------------------------------------
 
-    Raises:
-        Refusal: the user's token or session is no longer valid.
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Which of these executions may this client see?"""
+
+    client: LiveClient
+    execution_ids: frozenset[int]
+
+
+def read_visible_ids(activities: Sequence[Activity]) -> list[frozenset[int] | Exception]:
+    """Return the ids of the executions that each client may see."""
+    users = users_of(each.client for each in activities)
+    visible = visible_to_each(users, {pk for each in activities for pk in each.execution_ids})
+    return [
+        each.execution_ids & visible[each.client]
+        if each.client in users
+        else Refusal(UNAUTHENTICATED)
+        for each in activities
+    ]
+
+
+# --- polls ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The queue's events since a time that this socket has not sent.
+
+    `seen` has the last seq that it sent of each execution; it must not change meanwhile.
     """
-    rows = filter_visible(
-        ExecutionEvent.objects.filter(created_at__gte=since, kind__in=QUEUE_KINDS), who.user()
-    )
-    newest: Iterable[ExecutionEvent] = rows.order_by("-created_at", "-seq")[:_MAX_MISSED]
-    missed = [row for row in newest if row.seq > seen.get(row.execution_id, 0)]
-    return [wire_event(row) for row in reversed(missed)]
+
+    client: LiveClient
+    since: datetime
+    seen: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Missed events, oldest first, and the database's time before they were read."""
+
+    events: Sequence[dict[str, Any]]
+    at: datetime
+
+
+def read_missed(polls: Sequence[Poll]) -> list[Missed | Exception]:
+    """Return the events that each socket has missed, the newest 500 of them."""
+    now, users = database_time(), users_of(each.client for each in polls)
+    recent = ExecutionEvent.objects.filter(
+        created_at__gte=min(each.since for each in polls), kind__in=QUEUE_KINDS
+    ).order_by("-created_at", "-seq")
+    newest: dict[int, int] = {}
+    positions = list(recent.values_list("execution_id", "seq", "created_at")[:_MAX_RECENT])
+    for execution_id, seq, _ in positions:
+        newest[execution_id] = max(seq, newest.get(execution_id, 0))
+    unseen = [
+        {pk for pk, seq in newest.items() if seq > each.seen.get(pk, 0)}
+        if each.client in users
+        else set()
+        for each in polls
+    ]
+    visible = visible_to_each(users, set().union(*unseen))
+    spans_of = [
+        [
+            (pk, seq, seq)
+            for pk, seq, created_at in positions
+            if pk in executions
+            and pk in visible[each.client]
+            and seq > each.seen.get(pk, 0)
+            and created_at >= each.since
+        ][:_MAX_MISSED]
+        for each, executions in zip(polls, unseen, strict=True)
+    ]
+    events_of = _queue_events.read({span for spans in spans_of for span in spans})
+    return [
+        Missed([event for span in reversed(spans) for event in events_of[span]], now)
+        if each.client in users
+        else Refusal(UNAUTHENTICATED)
+        for each, spans in zip(polls, spans_of, strict=True)
+    ]
+
+
+# --- notices --------------------------------------------------------------------------------------
+
+
+def read_unread(clients: Sequence[LiveClient]) -> list[tuple[int, int] | Exception]:
+    """Return `inbox.unread_state` of each client's user."""
+    users = users_of(clients)
+    states = inbox.unread_states(users)
+    return [states[each] if each in users else Refusal(UNAUTHENTICATED) for each in clients]
+
+
+#: These read for all sockets of this process together.
+queue_events = BatchedRead(read_queue_events)
+visible_ids = BatchedRead(read_visible_ids)
+missed_queue_events = BatchedRead(read_missed)
+unread_state = BatchedRead(read_unread)

@@ -6,13 +6,14 @@ from typing import Any
 
 from django import template
 from django.apps import apps
-from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.template.context import Context
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+
+from reviews.components.admin_rights import may
 
 from .desk import visible
 
@@ -30,6 +31,12 @@ def admin_link(context: Context, label: str, key: Any) -> SafeString | str:
 
 
 @register.simple_tag(takes_context=True)
+def account_url(context: Context, key: Any) -> str:
+    """Return the address of a person's account for people who may see accounts, or ""."""
+    return _url(context, "auth.user", key)
+
+
+@register.simple_tag(takes_context=True)
 def person(context: Context, name: str, key: Any) -> SafeString | str:
     """Return a person's name, linked to their account for people who may see accounts."""
     url = _url(context, "auth.user", key)
@@ -39,9 +46,6 @@ def person(context: Context, name: str, key: Any) -> SafeString | str:
 
 def _url(context: Context, label: str, key: Any) -> str:
     request = context.get("request")
-    if request is None or not key or not admin.site.has_permission(request):
-        return ""
-    model = apps.get_model(label)
-    if not admin.site.get_model_admin(model).has_view_permission(request):
+    if request is None or not key or not may(request, "view", apps.get_model(label)):
         return ""
     return reverse(f"admin:{label.replace('.', '_')}_change", args=(quote(key),))

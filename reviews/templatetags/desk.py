@@ -14,19 +14,39 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from django import template
+from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import formats, timezone
-from django.utils.html import conditional_escape, format_html
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
+from reviews.components.assets import imported_modules, stylesheet
 from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_text
 from reviews.components.number_formatting import decimal, short_day
 from reviews.components.reasons import render_stored
 
 register = template.Library()
+
+
+@register.simple_tag
+def stylesheet_url() -> str:
+    """Return the address of the stylesheet of all pages."""
+    return reverse("reviews:stylesheet", args=[stylesheet().digest])
+
+
+@register.simple_tag
+def module(name: str) -> SafeString:
+    """Load a JavaScript module, and at the same time the modules that it imports."""
+    preloads = format_html_join(
+        "",
+        '<link rel="modulepreload" href="{}">',
+        [[static(each)] for each in imported_modules(name)],
+    )
+    return format_html('{}<script type="module" src="{}"></script>', preloads, static(name))
 
 
 class StatusLook(NamedTuple):

@@ -19,7 +19,7 @@ COMMAND = re.compile(r"python -m ([\w.]+)")
 CHECK = re.compile(r"\w+\.([WE]\d{3}|\d{4})")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 #: The first parts of a path that make it a path of this repository.
-FOLDERS = (*PACKAGES, "tests", "docs", "templates", ".github", ".ci")
+FOLDERS = (*PACKAGES, "tests", "docs", "deploy", "templates", ".github", ".ci")
 
 
 def pages() -> list[Path]:
@@ -75,7 +75,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def rows_of_the_map() -> list[tuple[str, str]]:
-    """Each folder or file of the table in docs/architecture.md, and the description beside it."""
+    """Each folder of the table in docs/architecture.md, and the description beside it."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Map")[1]
     parent, rows = "", []
     table = re.findall(r"^\| (.+?) \| (.+) \|$", text.split("\n## ")[0], re.MULTILINE)
@@ -98,14 +98,29 @@ def test_every_file_module_and_link_in_the_docs_exists() -> None:
 def test_every_row_of_the_map_exists() -> None:
     rows = rows_of_the_map()
     assert len(rows) > 50
-    named = [ROOT / name for name, _ in rows]
-    named += [
-        ROOT / name / file
-        for name, description in rows
-        for file in CODE.findall(description)
-        if file.endswith(".py")
-    ]
-    assert [str(path) for path in named if not path.exists()] == []
+    assert [name for name, _ in rows if not (ROOT / name).exists()] == []
+
+
+def rows_of_the_index() -> list[tuple[str, list[str]]]:
+    """Each behaviour of the index in docs/architecture.md, and the files beside it."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    index = text.split("## Where to change what")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+) \| ([^|]+) \|$", index, re.MULTILINE)
+    return [(topic, CODE.findall(files)) for topic, files in rows if topic != "behaviour"]
+
+
+def test_every_row_of_the_index_names_files_that_exist() -> None:
+    rows = rows_of_the_index()
+    assert len(rows) > 200
+    assert [topic for topic, files in rows if not files] == []
+    assert [file for _, files in rows for file in files if not (ROOT / file).exists()] == []
+
+
+def test_no_behaviour_is_twice_in_a_part_of_the_index() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    for part in text.split("## Where to change what")[1].split("\n### "):
+        topics = re.findall(r"^\| (.+) \| [^|]+ \|$", part, re.MULTILINE)
+        assert sorted(set(topics)) == sorted(topics), part.split("\n")[0]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -27,12 +27,16 @@ PARTS = {
     "answers": "answers:measure",
     "listing": "listing:measure",
     "pages": "pages:measure",
+    "paint": "paint:measure",
     "live": "live:measure",
+    "next": "next_review:measure",
+    "approvals": "approvals:measure",
+    "news": "news:measure",
     "sandbox": "others:sandbox",
     "graph": "others:graph",  # last: it empties the catalogue
 }
 #: Parts that tell of their slowest: their CPUs are kept awake (see tests.benchmarks.awake).
-SLOWEST = {"live", "graph"}
+SLOWEST = {"live", "next", "approvals", "news", "graph"}
 OUT = ROOT / "var" / "bench"
 
 

@@ -4,13 +4,10 @@ Needs a migrated database that may be filled (its tool graph is emptied first). 
 one dict per figure: name, value, unit, baseline (the bound or the slower way), ratio.
 """
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -24,6 +21,7 @@ from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.planning import replanning
 from graphrag.planning import services as planning_services
 from graphrag.retrieval import idf, search
+from tests.support.invented_tools import invented_intents, invented_tools
 from workflows.common import gc_freeze
 
 SIZES = (100, 1_000, 10_000)
@@ -32,7 +30,8 @@ REPLAN_BOUND_MS = {1_000: 30.0, 10_000: 100.0}
 LEARN_BOUND_MS = {10_000: 300.0}
 RECALL_BOUND = 0.95
 
-_DATA = Path(__file__).parents[1] / "integration" / "graphrag" / "data"
+_TOOLS = invented_tools()
+_INTENTS = invented_intents()
 _FIELDS = """
 orders invoices customers products shipments payments metrics logs traces users groups roles
 regions sensors recipes patients lessons flights hotels contracts permits parcels bridges songs
@@ -50,23 +49,10 @@ class Timing:
     p95: float
 
 
-@cache
-def _descriptions() -> tuple[dict[str, Any], ...]:
-    lists = [json.loads(path.read_text()) for path in sorted(_DATA.glob("*.json"))]
-    return tuple(tool for entry in lists if "server" in entry for tool in entry["tools"])
-
-
-@cache
-def _intents() -> tuple[str, ...]:
-    return tuple(
-        row["intent"] for row in json.loads((_DATA / "intents.json").read_text())["intents"]
-    )
-
-
 def synthetic(at: int) -> ToolRecord:
-    """Tool number ``at``: a real description, moved to one of many fields of work."""
-    source = _descriptions()[at * _MIX % len(_descriptions())]
-    field = _FIELDS[at // len(_descriptions()) % len(_FIELDS)]
+    """Tool number ``at``: an invented tool, moved to one of many fields of work."""
+    source = _TOOLS[at * _MIX % len(_TOOLS)]
+    field = _FIELDS[at // len(_TOOLS) % len(_FIELDS)]
     hints = source.get("annotations") or {}
     return ToolRecord(
         name=f"s{at // 50}.{source['name'][:80]}_{field}_{at}",
@@ -148,7 +134,7 @@ def replan(rounds: int = 181) -> Timing:
 
 def _some_intents(rounds: int) -> list[str]:
     rng = random.Random(2)
-    return [f"{rng.choice(_intents())} of {rng.choice(_FIELDS)}" for _ in range(rounds)]
+    return [f"{rng.choice(_INTENTS)} of {rng.choice(_FIELDS)}" for _ in range(rounds)]
 
 
 def _running_plan() -> tuple[dict[str, Any], list[str]]:

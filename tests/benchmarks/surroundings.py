@@ -88,15 +88,16 @@ class Bench:
 
     def need_bare_worker(self) -> int:
         """The worker without the product; its pid."""
-        return self._once("bare", ["-m", "tests.benchmarks.bare"])
+        return self.start("bare", ["-m", "tests.benchmarks.bare"])
 
     def need_listener(self) -> None:
         """A process that listens on the channel layer."""
         if "listener" not in self._started:
-            self._once("listener", ["-m", "tests.benchmarks.listener"])
+            self.start("listener", ["-m", "tests.benchmarks.listener"])
             self.told_by("listening")
 
-    def _once(self, role: str, command: list[str]) -> int:
+    def start(self, role: str, command: list[str]) -> int:
+        """A process of the part's own, ended with the benchmark; started once; its pid."""
         if role not in self._started:
             self._started[role] = self._process(role, command).pid
         return self._started[role]

@@ -35,8 +35,11 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.utils import timezone
 from graphrag.models import LearnedExecution, Tool, ToolDependency
-from reviews.models import ChatHook, NoticeMessage, ReviewClaim
-from workflows.models import Capability, Grant, Hold, SignInAlert
+from reviews.models import (
+    ChatHook, NoticeMessage, ReviewClaim, SecurityExport, SlackAccount, SlackChannel, SlackMessage,
+    SlackWorkspace)
+from workflows.models import (
+    Absence, BusinessCalendar, Capability, Gate, GateCall, Grant, Hold, McpServer, SignInAlert)
 hold = Hold.objects.filter(status="OPEN").order_by("opened_at").first()
 operator = User.objects.get(username="operator")
 later = timezone.now() + timedelta(days=1)
@@ -46,6 +49,15 @@ Capability.objects.get_or_create(name="pears", defaults={
     "enabled": False})
 Grant.objects.get_or_create(hold=hold, execution=hold.execution, operation="read", resource="a",
     scope="run", defaults={"granted_by": "reviewer", "permissions": {}})
+Absence.objects.get_or_create(user=operator, defaults={
+    "delegate": User.objects.get(username="admin"), "begins_at": later,
+    "ends_at": later + timedelta(days=1), "created_by": "operator"})
+BusinessCalendar.objects.get_or_create(
+    name="pears", defaults={"week": [[["09:00", "17:00"]]] * 7})
+gate, _ = Gate.objects.get_or_create(name="pears")
+gate.servers.set(McpServer.objects.all())
+GateCall.objects.get_or_create(gate=gate, user=operator, tool="git.git_log", policy="allow")
+SecurityExport.objects.get_or_create(name="file")
 SignInAlert.objects.get_or_create(
     kind="account", account="x", defaults={"failures": 3, "locked_until": later})
 hook, _ = ChatHook.objects.get_or_create(name="chat", defaults={"enabled": False})
@@ -53,6 +65,13 @@ LearnedExecution.objects.get_or_create(execution_key="pears")
 first, second = Tool.objects.order_by("name")[:2]
 ToolDependency.objects.get_or_create(from_tool=first, to_tool=second)
 NoticeMessage.objects.get_or_create(hook=hook, defaults={"next_at": later})
+slack, _ = SlackWorkspace.objects.get_or_create(
+    team_id="T0PEARS", defaults={"name": "Pears", "enabled": False})
+SlackChannel.objects.get_or_create(workspace=slack, channel="C0PEARS")
+account, _ = SlackAccount.objects.get_or_create(
+    workspace=slack, slack_user="U0PEARS", defaults={"user": operator})
+SlackMessage.objects.get_or_create(account=account, key="pears", defaults={
+    "workspace": slack, "hold": hold, "kind": "waiting", "status": "SENT"})
 """
 #: The link of a list's first row.
 FIRST = "#result_list tbody th a, #result_list tbody td.action-checkbox + td a"
@@ -78,8 +97,27 @@ def as_admin(walk: Walk, scene: Scene) -> None:
     for path in ("password_change/", "auth/user/1/password/", "auth/user/1/history/"):
         walk.go(f"/admin/{path}")
     walk.go("/admin/auth/user/1/delete/")
+    on_the_desk(walk)
     walk.go(reverse(f"{JOBS}home"))
     walk.go(reverse(f"{JOBS}workers", args=(0,)))
+
+
+def on_the_desk(walk: Walk) -> None:
+    """The desk's pages of people and MCP servers, with the errors of their forms."""
+    for path in ("/people/", "/people/?q=nobody-at-all", "/people/1/", "/people/2/"):
+        walk.go(path)
+    walk.go("/people/add/")
+    walk.fill("User name", "admin")
+    walk.press("Add person")
+    walk.measure("a new person, refused")
+    for path in ("/servers/", "/servers/1/", "/servers/import/", "/servers/add/"):
+        walk.go(path)
+    walk.fill("Name", "nowhere")
+    walk.press("Add server")
+    walk.measure("a new server, refused")
+    walk.page.goto(f"{walk.product.address}/tools/demo.draft_release_notes/")
+    walk.page.get_by_text("Permission set and marks").click()
+    walk.measure("the marks of a tool")
 
 
 def lists() -> list[str]:

@@ -87,7 +87,7 @@ def open_node(page: Page) -> None:
 
 def draft(page: Page) -> None:
     page.get_by_label("Rule name").fill("medium digests")
-    page.get_by_label("Skip the review").select_option("text")
+    page.get_by_label("Skip the review", exact=True).select_option("text")
     page.get_by_label("JMESPath expression").fill(RULE)
     expect(page.locator("#rule-check summary").first).to_be_visible()
     page.evaluate("scrollTo(0, 0)")
@@ -103,6 +103,10 @@ def choose_reject(page: Page) -> None:
     page.get_by_role("combobox", name="Action").select_option(label="Reject…")
     page.get_by_role("button", name="Go").click()
     expect(page.get_by_role("link", name="Cancel")).to_be_visible()
+
+
+def open_marks(page: Page) -> None:
+    page.get_by_text("Permission set and marks").click()
 
 
 PICTURES = (
@@ -150,6 +154,15 @@ PICTURES = (
     Picture("insights", "auditor", "/insights/"),
     Picture("backtest", "admin", "/insights/backtest/?workflow={workflow}", draft),
     Picture("backtest-report", "admin", "/insights/backtest/{tried}/"),
+    # the desk of an admin
+    Picture("people", "admin", "/people/"),
+    Picture("person-add", "admin", "/people/add/"),
+    Picture("person", "admin", "/people/2/"),
+    Picture("servers", "admin", "/servers/"),
+    Picture("server-add", "admin", "/servers/add/"),
+    Picture("servers-import", "admin", "/servers/import/"),
+    Picture("server", "admin", "/servers/1/"),
+    Picture("tool-marks", "admin", "/tools/demo.draft_release_notes/", open_marks),
     # the admin
     Picture("admin", "reviewer", "/admin/"),
     Picture("admin-reviews", "reviewer", "/admin/workflows/hold/"),

@@ -47,7 +47,7 @@ def decided(api: Api, reviewer: Api, size: int, decision: str, page: Page) -> No
 def too_wide(page: Page) -> None:
     """A draft that would have spared what somebody rejected; the report names it."""
     page.get_by_label("Rule name").fill("small")
-    page.get_by_label("Skip the review").select_option("text")
+    page.get_by_label("Skip the review", exact=True).select_option("text")
     page.get_by_label("JMESPath expression").fill("output < `20`")
     examples = page.locator("#rule-check summary")
     expect(examples).to_have_count(3)
@@ -85,7 +85,7 @@ def test_a_rule_is_backtested_published_and_skips_the_next_review(
     # One good reason: the draft is narrowed, and holds.
     page.get_by_role("link", name="New draft").click()
     page.get_by_label("Rule name").fill("small")
-    page.get_by_label("Skip the review").select_option(label="when all conditions hold")
+    page.get_by_label("Skip the review", exact=True).select_option(label="when all conditions hold")
     page.get_by_label("Field of condition 1").fill("output")
     page.get_by_label("Operator of condition 1").select_option(label="is less than")
     page.get_by_label("Value of condition 1").fill("5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -22,8 +23,14 @@ MANY = 120
 
 @pytest.fixture
 def violations(page: Page) -> list[str]:
+    """What the content policy refused, and parts of responses that had no place on the page."""
     found: list[str] = []
-    page.on("console", lambda m: found.append(m.text) if "Security Policy" in m.text else None)
+
+    def note(text: str) -> None:
+        if "Security Policy" in text or "oobErrorNoTarget" in text:
+            found.append(text)
+
+    page.on("console", lambda message: note(message.text))
     page.on("pageerror", lambda error: found.append(str(error)))
     return found
 
@@ -279,6 +286,30 @@ def test_an_unsaved_draft_is_offered_after_a_new_sign_in(
     other.reload()
     expect(other.get_by_text("Unsaved draft from")).to_have_count(0)
     other.close()
+    assert violations == []
+
+
+def test_an_imported_file_is_offered_as_a_version(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    api = Api(product, "admin", "read,run,admin")
+    task = {"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {"value": "x"}}
+    status, made = api("workflows/", {"name": "pears", "title": "Pears", "plan": {"tasks": [task]}})
+    assert status == 201, made
+    sign_in(page, product, "admin")
+    file = page.request.get(f"{product.address}/workflows/{made['id']}/export.json").json()
+    page.goto(f"{product.address}/workflows/edit/")
+    page.get_by_text("Import JSON or YAML").click()
+    page.locator("#import-text").fill(json.dumps({**file, "title": "Ripe pears"}))
+    page.get_by_role("button", name="Import", exact=True).click()
+    offer = page.get_by_role("heading", name="Import it as a version of “Pears”")
+    expect(offer).to_be_focused()
+    expect(page.get_by_role("region", name="Import it as")).to_contain_text("Ripe pears")
+    page.get_by_role("button", name="Import as a new version").click()
+    expect(page.locator("[name='title']")).to_have_value("Ripe pears")
+    page.get_by_role("button", name="Save the workflow").click()
+    page.wait_for_url(f"**/workflows/{made['id']}/")
+    assert api("workflows/pears/")[1]["title"] == "Ripe pears"
     assert violations == []
 
 

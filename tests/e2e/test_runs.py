@@ -153,3 +153,29 @@ def test_events_before_the_scripts_load_are_not_lost(
     for route in late:
         route.continue_()
     expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=LATER)
+
+
+def test_every_task_of_a_long_plan_can_be_reached(page: Page, product: Product, api: Api) -> None:
+    sign_in(page, product, "operator")
+    first = [echo(f"a{number}") for number in range(50)]
+    later = [echo(f"b{number}", f"text {number}", depends_on=["a0"]) for number in range(50)]
+    run = started(api, *first, *later)
+    until(api, run, "COMPLETED")
+    page.goto(f"{product.address}/runs/{run}/")
+    tasks = page.locator("details.task")
+    expect(tasks).to_have_count(25)
+    expect(page.get_by_text("Tasks 51 to 75 of 100, from layer 2")).to_be_visible()
+    # A task that is listed opens here, and loads its data.
+    page.locator("#task-b20 summary").click()
+    expect(page.locator("#task-b20 .task-body")).to_contain_text("text 20")
+    # The rest of a layer, and a task of another page, are listed on the page they lead to.
+    page.locator("svg.dag a", has_text="43 more").first.click()
+    expect(page.locator("#task-a7")).to_have_attribute("open", "")
+    expect(page.locator("#task-a7 .task-body")).to_contain_text("Output")
+    page.get_by_role("link", name="Show later tasks").click()
+    expect(page.locator("#task-a32")).to_be_visible()
+    page.get_by_role("link", name="Show earlier events").click()
+    expect(page.get_by_role("link", name="Show the newest events")).to_be_visible()
+    # A link to an event that the page does not show first, as records have it.
+    page.goto(f"{product.address}/runs/{run}/#e3")
+    expect(page.locator("#e3.marked")).to_be_visible()

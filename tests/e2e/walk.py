@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from axe_playwright_python.base import AXE_SCRIPT
 from django.urls import Resolver404, URLPattern, resolve, reverse
@@ -49,6 +49,7 @@ NOT_PAGES = {
     "export_history": "a file",
     "impact": "a part of the decision page",
     "precedents": "a part of the decision page",
+    "stylesheet": "a file",
 }
 #: ms until what a run does first has to be there.
 LATER = 60_000
@@ -116,6 +117,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
         walk.go(path)
     a_webhook(walk)
+    a_client(walk)
     walk.page.goto(f"{walk.product.address}/workflows/")
     walk.page.locator("main a.workflow-row").first.click()
     walk.page.wait_for_url("**/workflows/*/")
@@ -137,6 +139,34 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.go("/workflows/edit/")
 
 
+def a_client(walk: Walk) -> None:
+    """The consent for a client that registered itself, and what a wrong address gets."""
+    redirect = "http://127.0.0.1:4711/callback"
+    body = {
+        "client_name": "Coding assistant",
+        "redirect_uris": [redirect],
+        "token_endpoint_auth_method": "none",
+    }
+    made = walk.page.request.post(f"{walk.product.address}/oauth/register/", data=body)
+    assert made.ok, made.text()
+    asked = {
+        "response_type": "code",
+        "client_id": made.json()["client_id"],
+        "redirect_uri": redirect,
+        "scope": "read run ask decide",
+        "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        "code_challenge_method": "S256",
+    }
+    walk.go(f"/oauth/authorize/?{urlencode(asked)}")
+    expect(walk.page.get_by_role("heading", name="Connect Coding assistant")).to_be_visible()
+    for box in walk.page.get_by_role("checkbox").all():
+        box.uncheck()
+    walk.press("Connect", exact=True)
+    expect(walk.page.get_by_role("heading", name="Connect Coding assistant")).to_be_visible()
+    walk.measure("the consent without a scope")
+    walk.go("/oauth/authorize/?client_id=nobody")
+
+
 def a_webhook(walk: Walk) -> None:
     walk.fill("Name", "Nobody listens", exact=True)
     walk.fill("URL", f"{walk.product.address}/nobody-listens")
@@ -156,7 +186,7 @@ def rules(walk: Walk) -> None:
     page = walk.page
     page.get_by_role("link", name="Test a rule against past reviews").click()
     walk.fill("Rule name", "nothing")
-    page.get_by_label("Skip the review").select_option("text")
+    page.get_by_label("Skip the review", exact=True).select_option("text")
     walk.fill("JMESPath expression", "`false`")
     expect(page.locator("#rule-check")).not_to_be_empty()
     walk.measure("a draft of a rule")
@@ -187,6 +217,7 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     walk.measure("the bell, open")
     walk.go("/notifications/?show=unread")
     walk.go("/notifications/preferences/")
+    walk.go("/absences/")
     walk.go("/review/?q=nothing-is-called-this")
     walk.go("/review/?tab=decided")
     walk.go(answer_link(walk.product, f"{scene.after}-1"))

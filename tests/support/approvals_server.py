@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
             elif action == "cancel":
                 self.cancelled.append(approval_id)
             elif action == "resubmit":
-                approval |= {"arguments": body["arguments"], "status": "pending", "edited": False}
+                approval |= {**body, "status": "pending", "edited": False}
                 self._reviewed(approval)
             else:
                 wait = float(parse_qs(url.query).get("wait", ["0"])[0])

@@ -49,6 +49,8 @@ class Receiver:
     answer: Callable[[Got], int | None] = lambda _: 200
     got: list[Got] = field(default_factory=list)
     url: str = ""
+    #: Sent with each answer.
+    headers: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, got: Got) -> int | None:
@@ -97,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "2")
         if status == 302:
             self.send_header("Location", "/elsewhere")
+        for name, value in self.receiver.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(b"ok")
 

@@ -1,5 +1,25 @@
 """Admin of workflows, MCP servers and what belongs to them; reviews and runs: reviews.admin."""
 
-from . import approvals, commands, definitions, permissions, servers, tokens, webhooks
+from . import (
+    approvals,
+    calendars,
+    commands,
+    definitions,
+    gates,
+    permissions,
+    servers,
+    tokens,
+    webhooks,
+)
 
-__all__ = ["approvals", "commands", "definitions", "permissions", "servers", "tokens", "webhooks"]
+__all__ = [
+    "approvals",
+    "calendars",
+    "commands",
+    "definitions",
+    "gates",
+    "permissions",
+    "servers",
+    "tokens",
+    "webhooks",
+]

@@ -8,9 +8,8 @@ from django import forms
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
+from workflows.approvals.policy_services import group_problems
 from workflows.common.redaction import mask_secrets
-from workflows.engine.dag import ExternalActionTask, Plan
-from workflows.executions.validation import InvalidRequest, check_groups
 from workflows.models import Approval, ApprovalPolicy
 
 from .read_only import ReadOnly, link
@@ -30,8 +29,8 @@ class ApprovalPolicyForm(BaseForm):
         model = ApprovalPolicy
         fields = (
             "pattern", "groups", "quorum", "timeout_seconds", "on_timeout", "minimum_risk",
-            "skip_when", "sample", "max_change_requests", "instructions",
-            "allows_standing_answers", "enabled",
+            "skip_when", "sample", "max_change_requests", "instructions", "calendar",
+            "allows_standing_answers", "standing_max_hours", "standing_high_risk", "enabled",
         )  # fmt: skip
         widgets = {"skip_when": forms.Textarea(attrs={"rows": 2})}
 
@@ -39,16 +38,13 @@ class ApprovalPolicyForm(BaseForm):
         values = super().clean() or self.cleaned_data
         if "groups" not in values or "quorum" not in values:
             return values
-        review = {"groups": values["groups"], "quorum": values["quorum"]}
-        action = {"id": "a", "type": "external_action", "action": "a", "human_review": review}
         try:
-            check_groups(plan=Plan(tasks=(ExternalActionTask.model_validate(action),)))
-        except InvalidRequest as invalid:
-            for problem in invalid.problems:
-                self.add_error("groups", problem.message)
+            problems = group_problems(values["groups"], values["quorum"])
         except ValueError:
             # The model's own validation names the invalid field.
             return values
+        for problem in problems:
+            self.add_error("groups", problem.message)
         return values
 
 

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from workflows.common.json_fields import BoundedJSONField, JSONTextarea
 from workflows.executions.access import may_start
 from workflows.executions.definitions import (
     WorkflowChanged,
@@ -23,7 +24,6 @@ from workflows.executions.definitions import (
 )
 from workflows.models import Workflow
 
-from .json_fields import BoundedJSONField, JSONTextarea
 from .read_only import block
 
 if TYPE_CHECKING:

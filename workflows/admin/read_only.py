@@ -56,7 +56,7 @@ def pretty(value: Any) -> str:
 
 def block(value: Any) -> SafeString:
     """Return a JSON value as preformatted, escaped HTML."""
-    return format_html('<pre class="json">{}</pre>', pretty(value))
+    return format_html('<pre class="json" tabindex="0">{}</pre>', pretty(value))
 
 
 def link(text: str, name: str, *args: Any) -> SafeString | str:

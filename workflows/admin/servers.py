@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -19,79 +17,16 @@ from django.http import (
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
-from workflows.engine.bounded_json import BoundedJSONError, parse
-from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.permissions import step_up
 from workflows.planning.planner import tools_of_server
 from workflows.tools import catalogue_sync, mcp_servers
-
-from .json_fields import BoundedJSONField, JSONTextarea
+from workflows.tools.server_form import McpServerForm, import_text
 
 if TYPE_CHECKING:
-    FormBase = forms.ModelForm[McpServer]
     Base = admin.ModelAdmin[McpServer]
 else:
-    FormBase = forms.ModelForm
     Base = admin.ModelAdmin
-
-
-_KEEPS = (
-    f'Values are encrypted and never shown again; "{mcp_servers.STORED}" keeps the one that is'
-    " stored. Enter values again when you change the"
-)
-_SECRETS = ("env", "headers")
-
-
-class McpServerForm(FormBase):
-    """Connection settings of a server, validated like the MCP client does."""
-
-    args = BoundedJSONField(
-        required=False,
-        empty=[],
-        widget=JSONTextarea({"rows": 4}),
-        help_text='A list: ["--repository", "."]',
-    )
-    env = BoundedJSONField(
-        required=False,
-        widget=JSONTextarea({"rows": 4}),
-        help_text=f"Environment of the process, name to value. {_KEEPS} command or its args.",
-    )
-    headers = BoundedJSONField(
-        required=False,
-        widget=JSONTextarea({"rows": 4}),
-        help_text=f"Sent with every request over HTTP. {_KEEPS} URL.",
-    )
-
-    confirmed: bool = False
-    """Whether the user entered a second factor recently; set for each request."""
-
-    class Meta:
-        model = McpServer
-        fields = mcp_servers.FIELDS
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in _SECRETS if self.instance.pk else ():
-            self.initial[name] = dict.fromkeys(getattr(self.instance, name), mcp_servers.STORED)
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
-        if self.errors:
-            return cleaned
-        stored = McpServer.objects.get(pk=self.instance.pk) if self.instance.pk else None
-        try:
-            fields = mcp_servers.with_stored_values(cleaned, stored)
-            problems = mcp_servers.server_problems(fields)
-        except InvalidRequest as invalid:
-            problems = invalid.problems
-        for problem in problems:
-            self.add_error(problem.path, problem.message)
-        if self.errors or self.confirmed:
-            return cleaned
-        if mcp_servers.needs_confirmation(fields, stored):
-            self.add_error(None, str(mcp_servers.ConfirmationNeeded()))
-        return cleaned
 
 
 @admin.register(McpServer)
@@ -106,8 +41,8 @@ class McpServerAdmin(Base):
     actions = ("sync_tools",)
 
     def view_on_site(self, obj: McpServer) -> str:
-        """The server's tools on the desk."""
-        return f"{reverse('reviews:tools')}?{urlencode({'q': obj.name})}"
+        """The server's page on the desk."""
+        return reverse("reviews:server", args=(obj.pk,))
 
     def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[Any]:
         """Show only the names of variables and headers to users who cannot change the server."""
@@ -126,13 +61,7 @@ class McpServerAdmin(Base):
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
         """Save through the use case of the REST API; the sweeper synchronizes a new server."""
         user: Any = request.user
-        saved = mcp_servers.save_server(
-            actor=user,
-            fields={name: form.cleaned_data[name] for name in mcp_servers.FIELDS},
-            confirmed=form.confirmed,
-            server=McpServer.objects.get(pk=obj.pk) if change else None,
-        )
-        obj.pk = saved.pk
+        obj.pk = form.save_for(user).pk
         obj.refresh_from_db()
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
@@ -173,19 +102,9 @@ class McpServerAdmin(Base):
         errors: tuple[str, ...] = ()
         if request.method == "POST":
             user: Any = request.user
-            try:
-                made = mcp_servers.import_servers(
-                    actor=user,
-                    data=parse(text),
-                    confirmed=step_up.is_recent(step_up.confirmed_at(request)),
-                )
-            except BoundedJSONError as error:
-                errors = (str(error),)
-            except InvalidRequest as invalid:
-                errors = tuple(f"{each.path}: {each.message}" for each in invalid.problems)
-            except mcp_servers.ConfirmationNeeded as needed:
-                errors = (str(needed),)
-            else:
+            confirmed = step_up.is_recent(step_up.confirmed_at(request))
+            made, errors = import_text(actor=user, text=text, confirmed=confirmed)
+            if not errors:
                 names = ", ".join(server.name for server in made)
                 self.message_user(request, f"Imported: {names}.", messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:workflows_mcpserver_changelist"))

@@ -60,7 +60,7 @@ class LLMAgent:
 
 async def _ask(question: AgentQuestion) -> AgentAnswer:
     # Before the import, because it reports a missing setting or extra.
-    model = _model()
+    model = configured_model()
     from pydantic_ai import Agent
 
     report = _report(question)
@@ -141,7 +141,7 @@ def _history(question: AgentQuestion) -> list[ModelMessage]:
     return history
 
 
-def _model() -> Model:
+def configured_model() -> Model:
     """Return the configured model; raises TaskFailed if there is none or the extra is missing."""
     name = str(settings.HOLDPOINT.get("llm_model") or "")
     family, _, model = name.partition(":")

@@ -25,7 +25,7 @@ from .etags import if_match_version
 from .executions import visible_execution
 from .idempotency_header import idempotent
 from .openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
-from .parsers import object_body
+from .parsers import PlanJSONParser, object_body
 from .permission_classes import (
     HasRole,
     caller,
@@ -95,6 +95,7 @@ class CommandsView(APIView):
     """Submit a command; a decision requires the scope `decide`, other commands `run`."""
 
     permission_classes = (HasRole,)
+    parser_classes = (PlanJSONParser,)
     throttle_scope = "decide"
 
     @extend_schema(

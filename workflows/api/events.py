@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from workflows import conf
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution
+from workflows.realtime.clients import LiveClient
 from workflows.realtime.connection_limits import ConnectionSlot, acquire
 from workflows.realtime.event_serialization import wire_events
 
@@ -146,9 +147,9 @@ def _stream_response(request: Request, execution: Execution, after: int) -> Http
     return response
 
 
-def stream_client(request: Request, *scopes: str) -> stream.StreamClient:
+def stream_client(request: Request, *scopes: str) -> LiveClient:
     """Return the user and the credential of a request; a token needs one of `scopes` (read)."""
-    return stream.StreamClient(
+    return LiveClient(
         user_id=caller(request).pk,
         token_id=token.pk if (token := token_of(request)) else None,
         session_key=None if request.auth is not None else request.session.session_key,

@@ -30,7 +30,7 @@ from .etags import execution_etag, not_modified_response
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import MergedQuerysets
-from .parsers import query_params, validated_body
+from .parsers import PlanJSONParser, query_params, validated_body
 from .permission_classes import HasRole, HasScope, caller, require, token_of
 from .serializers import (
     CheckpointSerializer,
@@ -139,6 +139,7 @@ class ExecutionsView(ListAPIView[Execution]):
     """List the visible executions, and start one."""
 
     permission_classes = (HasRole, HasScope("run"))
+    parser_classes = (PlanJSONParser,)
     throttle_scope = "start"
     serializer_class = ExecutionRowSerializer
     orderings = {

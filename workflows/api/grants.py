@@ -35,7 +35,7 @@ _ID = OpenApiParameter("grant_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1
 
 
 class GrantSerializer(GrantModel):
-    """A granted permission: its scope, who granted it, how often it was used."""
+    """A granted permission or a standing answer: its scope, its giver, how often it was used."""
 
     id = serializers.CharField()
     execution_id = serializers.CharField()
@@ -44,6 +44,11 @@ class GrantSerializer(GrantModel):
     workflow = serializers.SerializerMethodField()
     capability = serializers.SerializerMethodField()
     permissions = serializers.DictField()
+    agent = serializers.SerializerMethodField()
+    arguments = serializers.DictField(
+        allow_null=True,
+        help_text="The arguments of a standing answer that may differ from the approved ones.",
+    )
     revoked_by = serializers.SerializerMethodField()
     why = serializers.CharField(source="shown_why", help_text="Secrets in it are masked.")
 
@@ -51,8 +56,8 @@ class GrantSerializer(GrantModel):
         model = Grant
         fields = (
             "id", "scope", "execution_id", "node_id", "hold_id", "workflow", "capability",
-            "operation", "resource", "permissions", "granted_by", "why", "granted_at",
-            "expires_at", "uses", "last_used_at", "revoked_at", "revoked_by",
+            "operation", "resource", "permissions", "agent", "arguments", "granted_by", "why",
+            "granted_at", "expires_at", "uses", "last_used_at", "revoked_at", "revoked_by",
         )  # fmt: skip
         read_only_fields = fields
 
@@ -61,6 +66,10 @@ class GrantSerializer(GrantModel):
 
     def get_capability(self, grant: Grant) -> str | None:
         return grant.capability.name if grant.capability else None
+
+    def get_agent(self, grant: Grant) -> str | None:
+        is_standing = grant.scope == Grant.Scope.STANDING
+        return grant.execution.approval.agent if is_standing else None
 
     def get_revoked_by(self, grant: Grant) -> str | None:
         return grant.revoked_by or None

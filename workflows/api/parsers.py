@@ -11,7 +11,7 @@ from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from workflows.engine.bounded_json import DEFAULT, JSON, BoundedJSONError, Limits, parse
+from workflows.engine.bounded_json import DEFAULT, JSON, WITH_PLAN, BoundedJSONError, Limits, parse
 
 from .problems import BodyTooLarge
 
@@ -39,6 +39,12 @@ class BoundedJSONParser(BaseParser):
         if len(data) > self.limits.max_bytes:
             raise BodyTooLarge(f"The body is larger than {self.limits.max_bytes} bytes.")
         return parse(data, limits=self.limits) if data.strip() else {}
+
+
+class PlanJSONParser(BoundedJSONParser):
+    """Parse a body that may hold a plan, which has more values than other bodies."""
+
+    limits = WITH_PLAN
 
 
 class DecisionJSONParser(BoundedJSONParser):

@@ -90,12 +90,13 @@ class AdminWrites(BasePermission):
 
 
 class AdminOnly(BasePermission):
-    """Only admins may read or change."""
+    """Only admins may read or change, with no token that is limited to workflows."""
 
-    message = "Only an admin may do this."
+    message = "Only an admin may do this, with a token that is not limited to workflows."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return access.ADMIN in access.roles_of(request.user)
+        unlimited = access.allowed_workflow_ids(request.user) is None
+        return unlimited and access.ADMIN in access.roles_of(request.user)
 
 
 class MaySubscribe(BasePermission):

@@ -31,8 +31,8 @@ from workflows.executions.validation import InvalidRequest
 from workflows.journal.writer import ExecutionNotFound
 from workflows.models import Execution, Hold
 
-#: Every error below this path is a problem document.
-ROOT = "/api/"
+#: Every error below these paths is a problem document.
+ROOTS = ("/api/", "/access/")
 CONTENT_TYPE = "application/problem+json"
 CODES = (
     "malformed",

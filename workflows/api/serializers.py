@@ -15,6 +15,7 @@ from workflows.engine.decision_history import decision_of
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import TaskView
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
+from workflows.planning.planner import MAX_INTENT
 
 if TYPE_CHECKING:
     PlainSerializer = serializers.Serializer[Any]
@@ -76,7 +77,7 @@ class StartSerializer(StrictSerializer):
 
     workflow = serializers.CharField(max_length=100, required=False)
     plan = serializers.DictField(required=False)
-    intent = serializers.CharField(max_length=4000, required=False)
+    intent = serializers.CharField(max_length=MAX_INTENT, required=False)
     inputs = serializers.DictField(required=False)
     policy = serializers.DictField(required=False)
     title = serializers.CharField(max_length=200, required=False, allow_blank=True)

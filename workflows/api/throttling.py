@@ -1,4 +1,4 @@
-"""Limit the requests per minute of a token, or of a user without a token.
+"""Limit the requests per minute of a token, or of a user without a token, and other attempts.
 
 The counters are in Redis and shared by all web processes. While Redis is unavailable, requests are
 not limited: availability matters more than the limit.
@@ -56,9 +56,17 @@ def count_requests(key: str, kinds: Iterable[str]) -> float:
     limited = {kind: limit for kind, limit in limits.items() if limit}
     now = time.time()
     minute = int(now // WINDOW_SECONDS)
-    counts = _increment([f"holdpoint:throttle:{key}:{kind}:{minute}" for kind in limited])
+    keys = [f"holdpoint:throttle:{key}:{kind}:{minute}" for kind in limited]
+    counts = _increment(keys, WINDOW_SECONDS)
     over = any(count > limit for count, limit in zip(counts, limited.values(), strict=False))
     return WINDOW_SECONDS - now % WINDOW_SECONDS if over else 0.0
+
+
+def is_attempt_allowed(key: str, limit: int, *, seconds: int) -> bool:
+    """Count one attempt; return whether there were at most `limit` in this window of `seconds`."""
+    window = int(time.time() // seconds)
+    counts = _increment([f"holdpoint:throttle:{key}:{window}"], seconds)
+    return all(count <= limit for count in counts)
 
 
 def token_throttle_key(token_id: int) -> str:
@@ -72,14 +80,14 @@ def _throttle_key(request: Request) -> str | None:
     return f"user-{request.user.pk}" if request.user.is_authenticated else None
 
 
-def _increment(keys: list[str]) -> list[int]:
-    """Increment the counters and return them; return [] while Redis is unavailable."""
+def _increment(keys: list[str], seconds: int) -> list[int]:
+    """Increment counters of a window and return them; return [] while Redis is unavailable."""
     if not keys:
         return []
     pipeline = _redis(settings.REDIS_URL).pipeline(transaction=False)
     for key in keys:
         pipeline.incr(key)
-        pipeline.expire(key, 2 * WINDOW_SECONDS)
+        pipeline.expire(key, 2 * seconds)
     try:
         return [int(count) for count in pipeline.execute()[::2]]
     except (redis.RedisError, OSError) as error:

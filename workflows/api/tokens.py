@@ -41,18 +41,23 @@ class TokenSerializer(TokenModel):
     id = serializers.CharField()
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=list(tokens.SCOPES)))
     workflows = serializers.SerializerMethodField()
+    gates = serializers.SerializerMethodField()
 
     class Meta:
         model = ApiToken
         fields: tuple[str, ...] = (
-            "id", "name", "prefix", "scopes", "workflows", "created_at", "expires_at", "revoked_at",
-            "last_used_at",
+            "id", "name", "prefix", "scopes", "workflows", "gates", "created_at", "expires_at",
+            "revoked_at", "last_used_at",
         )  # fmt: skip
         read_only_fields = fields
 
     def get_workflows(self, token: ApiToken) -> list[str] | None:
         """Return the names of its workflows; null for all that its user may see."""
         return tokens.workflow_names(token)
+
+    def get_gates(self, token: ApiToken) -> list[str] | None:
+        """Return the names of its MCP gates; null for all that its user may use."""
+        return tokens.gate_names(token)
 
 
 class NewTokenSerializer(TokenSerializer):
@@ -80,6 +85,14 @@ class TokenRequestSerializer(StrictSerializer):
         allow_null=True,
         default=None,
         help_text="Names: the token can see and start only these workflows.",
+    )
+    gates = serializers.ListField(
+        child=serializers.CharField(max_length=60),
+        min_length=1,
+        max_length=100,
+        allow_null=True,
+        default=None,
+        help_text="Names: the token, with no other scope than `gate`, calls only these MCP gates.",
     )
 
 

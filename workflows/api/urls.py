@@ -10,6 +10,7 @@ from workflows.approvals.api import (
     ResultView,
 )
 from workflows.approvals.hooks_api import HookView
+from workflows.approvals.policies_api import ApprovalPoliciesView, ApprovalPolicyView
 from workflows.webhooks.api import (
     DeliveriesView,
     DeliveryView,
@@ -41,6 +42,7 @@ _ONE = "executions/<str:execution_id>/"
 _SERVER = "mcp-servers/<str:server_id>/"
 _HOOK = "webhooks/<str:webhook_id>/"
 _APPROVAL = "approvals/<str:approval_id>/"
+_POLICY = "approval-policies/<str:policy_id>/"
 _DELIVERY = f"{_HOOK}deliveries/<str:delivery_id>/"
 
 urlpatterns = [
@@ -57,6 +59,8 @@ urlpatterns = [
     path(f"{_APPROVAL}cancel/", CancelView.as_view(), name="approval-cancel"),
     path(f"{_APPROVAL}resubmit/", ResubmitView.as_view(), name="approval-resubmit"),
     path(f"{_APPROVAL}result/", ResultView.as_view(), name="approval-result"),
+    path("approval-policies/", ApprovalPoliciesView.as_view(), name="approval-policies"),
+    path(_POLICY, ApprovalPolicyView.as_view(), name="approval-policy"),
     path("hooks/<str:agent>/", HookView.as_view(), name="hook"),
     path("workflows/", WorkflowsView.as_view(), name="workflows"),
     path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),

@@ -23,7 +23,7 @@ from . import examples
 from .etags import check_if_match, not_modified_response, workflow_etag
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
-from .parsers import query_params, reject_query_params, validated_body
+from .parsers import PlanJSONParser, query_params, reject_query_params, validated_body
 from .permission_classes import AdminWrites, HasRole, HasScope, caller, has_scope, require
 from .serializers import PlainSerializer, StrictSerializer
 
@@ -133,6 +133,7 @@ class WorkflowsView(ListAPIView[Workflow]):
     """List and create workflows."""
 
     permission_classes = (HasRole, HasScope("admin"), AdminWrites)
+    parser_classes = (PlanJSONParser,)
     orderings = {
         "name": ("name",),
         "-name": ("-name",),
@@ -180,6 +181,7 @@ class WorkflowView(APIView):
     """One workflow."""
 
     permission_classes = (HasRole, HasScope("admin"), AdminWrites)
+    parser_classes = (PlanJSONParser,)
 
     @extend_schema(
         operation_id="workflows_get",

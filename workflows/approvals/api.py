@@ -32,7 +32,7 @@ from workflows.models import Approval
 from workflows.models.approvals import ACTION_NAME, ApprovalPolicy, ApprovalStatus
 
 from . import services
-from .selectors import approval_body, approvals_of
+from .selectors import approval_body, approvals_of, expires_at
 from .waiting import MAX_WAIT_SECONDS, waiting_response
 
 if TYPE_CHECKING:
@@ -221,6 +221,14 @@ class ReportedResultSerializer(PlainSerializer):
     reported_at = serializers.DateTimeField()
 
 
+class GrantUseSerializer(PlainSerializer):
+    """A standing answer: a reviewer approved similar actions of this agent for a time."""
+
+    id = serializers.CharField()
+    given_by = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
 class ApprovalSerializer(PlainSerializer):
     """An approval.
 
@@ -241,7 +249,9 @@ class ApprovalSerializer(PlainSerializer):
     comment = serializers.CharField(allow_blank=True)
     decided_by = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True)
-    grant = serializers.DictField(allow_null=True, help_text="Always null in this version.")
+    grant = GrantUseSerializer(
+        allow_null=True, help_text="The standing answer that covered the action, if any."
+    )
     execution_id = serializers.CharField()
     hold_id = serializers.CharField(allow_null=True)
     version = serializers.IntegerField()
@@ -273,8 +283,8 @@ class ApprovalRowSerializer(PlainSerializer):
         return {"name": row.action, "title": row.title}
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
-    def get_expires_at(self, row: Any) -> str | None:
-        shown = row.expires_at if row.status == "pending" else None
+    def get_expires_at(self, row: Approval) -> str | None:
+        shown = expires_at(row)
         return serializers.DateTimeField().to_representation(shown) if shown else None
 
     @extend_schema_field(RequestedBySchema)
@@ -301,7 +311,7 @@ def own_body(user: User, approval_id: int) -> dict[str, Any] | None:
 
 def _changed(request: Request, approval_id: int, status: int, location: str = "") -> StoredResponse:
     text = json_text(own_body(caller(request), approval_id))
-    return StoredResponse(status, text, location=location)
+    return StoredResponse(status, text, location=location, is_private=True)
 
 
 class ApprovalsView(ListAPIView[Approval]):
@@ -331,7 +341,8 @@ class ApprovalsView(ListAPIView[Approval]):
         description=(
             "Opens a review of an action that you execute yourself. The policy of the action's "
             "name sets groups, quorum, deadline and risk; a request can only be stricter (422, "
-            "`policy_loosened`). The status is `approved` at once if a rule skips the review."
+            "`policy_loosened`). The status is `approved` at once if a rule or a standing answer "
+            "skips the review."
         ),
         parameters=[IDEMPOTENCY_KEY],
         request=AskSerializer,

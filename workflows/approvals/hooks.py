@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_validation import Problem
 from workflows.executions.validation import InvalidRequest
 
@@ -67,7 +68,10 @@ def request_of(agent: Agent, event: Mapping[str, Any]) -> dict[str, Any]:
     assert isinstance(name, str)  # noqa: S101 - checked above
     assert isinstance(arguments, dict)  # noqa: S101
     description = arguments.get("description")
-    title = f"{name}: {description}" if isinstance(description, str) and description else name
+    title = name
+    if isinstance(description, str) and description:
+        # Masked before the title is cut: a part of a secret may no longer look like one.
+        title = f"{name}: {mask_secrets(description)}"
     cwd = event.get("cwd")
     return {
         "action": {

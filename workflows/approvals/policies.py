@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from workflows import conf
@@ -29,7 +30,7 @@ from workflows.planning.planner import tool_schemas
 #: From low to high.
 RISKS: Final = ("low", "medium", "high")
 #: The field of a request for each field of the review that it may tighten.
-_FIELDS: Final = ("groups", "quorum", "timeout_seconds", "on_timeout")
+_FIELDS: Final = ("groups", "quorum", "timeout_seconds", "on_timeout", "max_change_requests")
 _MAX_INSTRUCTIONS: Final = 4000
 #: The largest number of masked paths of a policy, and the depth to which a schema is searched.
 _MAX_SECRETS, _MAX_DEPTH = 100, 20
@@ -44,12 +45,17 @@ class ActionPolicy:
     @classmethod
     def of(cls, name: str) -> ActionPolicy:
         """Return the enabled policy with the longest pattern that matches the name."""
-        rows = [row for row in ApprovalPolicy.objects.filter(enabled=True) if _matches(name, row)]
+        rows = [row for row in _enabled() if _matches(name, row)]
         return cls(max(rows, key=lambda row: (row.pattern == name, len(row.pattern)), default=None))
 
     @property
     def pattern(self) -> str:
         return self.row.pattern if self.row else ""
+
+    @property
+    def calendar(self) -> str | None:
+        """The name of the policy's calendar; None if it has none."""
+        return self.row.calendar.name if self.row and self.row.calendar else None
 
     def review(self, asked: Mapping[str, Any], phase: str) -> ReviewPolicy:
         """Return the review of a request; raises InvalidRequest for a looser one."""
@@ -95,15 +101,20 @@ class ActionPolicy:
         return max(known, key=RISKS.index)
 
 
+def _enabled() -> QuerySet[ApprovalPolicy]:
+    return ApprovalPolicy.objects.filter(enabled=True).select_related("calendar")
+
+
 def _matches(name: str, row: ApprovalPolicy) -> bool:
     pattern = row.pattern
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def execution_policy(task: ExternalActionTask) -> Policy:
+def execution_policy(task: ExternalActionTask, calendar: str | None = None) -> Policy:
     """Return the policy of an approval's execution: its review is the only hold.
 
-    Four eyes, reminders, escalation and undo are those of the installation.
+    `calendar` comes from the action's policy; None selects the installation's calendar. Four eyes,
+    reminders, escalation and undo follow the installation.
     """
     floor = installation_floor()
     secrets = [*floor.secrets, *_secret_keys(task.argument_schema)]
@@ -117,6 +128,7 @@ def execution_policy(task: ExternalActionTask) -> Policy:
             "replan_review": PlanReview(),
             "review_rules": ReviewRules(),
             "require_rejection_reason": True,
+            "calendar": floor.calendar if calendar is None else calendar,
             # Lists and records know only the paths, not the caller's schema.
             "secrets": tuple(dict.fromkeys(secrets))[:_MAX_SECRETS],
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import (
@@ -29,7 +30,7 @@ from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.engine.task_inputs import as_submitted
 from workflows.executions import access
 from workflows.executions.selectors import holds_of, revision_of
-from workflows.models import Approval, Execution, ExecutionEvent, Hold, TaskAttempt
+from workflows.models import Approval, Execution, ExecutionEvent, GateCall, Hold, TaskAttempt
 from workflows.models.approvals import ApprovalStatus as Status
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def approvals_of(user: User) -> QuerySet[Approval]:
     if access.allowed_workflow_ids(user) is not None:
         # The token is limited to workflows, and an approval has none.
         return Approval.objects.none()
-    return with_status(Approval.objects.filter(owner=user.pk))
+    return with_status(Approval.objects.filter(owner=user.pk, execution__erased_at=None))
 
 
 def with_status(rows: QuerySet[Approval]) -> QuerySet[Approval]:
@@ -67,12 +68,13 @@ def with_status(rows: QuerySet[Approval]) -> QuerySet[Approval]:
     )
     ended = {name: Q(execution__status=status.value) for name, status in _ENDS.items()}
     rejected = ended["aborted"] & Q(hold_status=Hold.Status.REJECTED)
+    not_resubmitted = ended["aborted"] & Q(execution__error_code="not_resubmitted")
     return rows.annotate(
         status=Case(
             When(result_ok=True, then=Value(Status.COMPLETED)),
             When(Q(result_ok=False) | ended["failed"], then=Value(Status.FAILED)),
             When(ended["completed"], then=Value(Status.APPROVED)),
-            When(rejected & Q(has_expired=True), then=Value(Status.EXPIRED)),
+            When((rejected & Q(has_expired=True)) | not_resubmitted, then=Value(Status.EXPIRED)),
             When(rejected, then=Value(Status.REJECTED)),
             When(ended["aborted"], then=Value(Status.CANCELLED)),
             When(waits=True, then=Value(Status.CHANGES_REQUESTED)),
@@ -106,6 +108,22 @@ def submitted_values(execution: Execution) -> dict[str, Any]:
     return {"arguments": submitted.arguments, "output": submitted.output}
 
 
+def expires_at(approval: Approval) -> datetime | None:
+    """Return when the approval expires: unless somebody decides, or the caller submits it again.
+
+    The row comes from `approvals_of`.
+    """
+    match approval.status:  # type: ignore[attr-defined]
+        case Status.PENDING:
+            deadline: datetime | None = approval.expires_at  # type: ignore[attr-defined]
+            return deadline
+        case Status.CHANGES_REQUESTED:
+            tasks = load_state(approval.execution.state).tasks.values()
+            until = next((task.waits_until for task in tasks if task.waits_for_caller), None)
+            return datetime.fromtimestamp(until, UTC) if until is not None else None
+    return None
+
+
 def approval_body(approval: Approval) -> dict[str, Any]:
     """Return an approval for its caller; the row comes from `approvals_of`.
 
@@ -127,14 +145,14 @@ def approval_body(approval: Approval) -> dict[str, Any]:
         "arguments_digest": digest(values["arguments"]),
         "output": values["output"] if task.is_executed else None,
         **_decision(approval, status, hold),
-        "grant": None,
+        "grant": _grant(task),
         "execution_id": str(execution.pk),
         "hold_id": hold.pk if hold else None,
         "version": execution.version,
         "round": hold.round if hold else 1,
         "changes_left": hold.changes_left if hold else 0,
         "review_url": _review_url(execution, hold),
-        "expires_at": hold.expires_at if hold and status == Status.PENDING else None,
+        "expires_at": expires_at(approval),
         "requested_by": {
             "agent": approval.agent,
             "session": approval.session,
@@ -142,6 +160,17 @@ def approval_body(approval: Approval) -> dict[str, Any]:
         },
         "result": _result(approval),
         "created_at": approval.created_at,
+    }
+
+
+def _grant(task: ExternalActionTask) -> dict[str, Any] | None:
+    """Return the standing answer that covered the action."""
+    if task.standing is None:
+        return None
+    return {
+        "id": task.standing.grant,
+        "given_by": task.standing.given_by,
+        "expires_at": datetime.fromisoformat(task.standing.expires_at),
     }
 
 
@@ -165,12 +194,13 @@ def _values(approval: Approval, status: str, hold: Hold | None) -> dict[str, Any
 
 
 def _decision(approval: Approval, status: str, hold: Hold | None) -> dict[str, Any]:
-    """Return who decided, when, and why; the values of a cancellation are those of its sender."""
+    """Return who decided, when, and why; for a cancellation, its sender's reason."""
     nobody = {"edited": False, "comment": "", "decided_by": None, "decided_at": None}
     if status == Status.PENDING:
         return nobody
     execution = approval.execution
-    if status == Status.CANCELLED or hold is None or not hold.decision:
+    gave_up = status == Status.EXPIRED and hold is not None and hold.decision != "REJECT"
+    if status == Status.CANCELLED or gave_up or hold is None or not hold.decision:
         skipped = execution.events.filter(kind="review_spared").last()
         comment = skipped.payload["why"] if skipped else execution.error
         return {**nobody, "comment": comment, "decided_at": execution.finished_at}
@@ -194,9 +224,11 @@ def _review_url(execution: Execution, hold: Hold | None) -> str:
 def _result(approval: Approval) -> dict[str, Any] | None:
     if approval.result_ok is None:
         return None
+    # The server's answer to a call through a gate is only for the token that called.
+    is_gate_call = GateCall.objects.filter(approval=approval.pk).exists()
     return {
         "ok": approval.result_ok,
-        "output": approval.result_output,
+        "output": None if is_gate_call else approval.result_output,
         "error": approval.result_error,
         "mismatch": approval.result_mismatch,
         "reported_at": approval.result_at,

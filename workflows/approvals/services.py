@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils.crypto import salted_hmac
 
+from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
 from workflows.common.schemas import schema_errors, schema_problem
 from workflows.engine.bounded_json import digest
@@ -29,13 +31,14 @@ from workflows.executions.idempotency import KeyReused
 from workflows.executions.services import ports, submit_command
 from workflows.executions.validation import InvalidRequest, check_groups
 from workflows.journal import writer as journal_writer
-from workflows.models import Approval, WebhookEndpoint
+from workflows.models import Approval, GateCall, WebhookEndpoint
 from workflows.webhooks.addresses import url_problem
 from workflows.webhooks.services import standing
 
 from .editable import locked_changes, pointer_path
 from .policies import ActionPolicy, execution_policy
 from .selectors import action_of, submitted_values
+from .standing_answers import use_standing_answer
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -48,7 +51,14 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.\-]")
 # --- asking ---------------------------------------------------------------------------------------
 
 
-def ask(*, actor: User, fields: Mapping[str, Any], key: str = "", body: Any = None) -> Approval:
+def ask(
+    *,
+    actor: User,
+    fields: Mapping[str, Any],
+    key: str = "",
+    body: Any = None,
+    incomplete: bool = False,
+) -> Approval:
     """Ask for the approval of an action, and return it with its hold open or its review skipped.
 
     Args:
@@ -56,6 +66,7 @@ def ask(*, actor: User, fields: Mapping[str, Any], key: str = "", body: Any = No
         fields: the validated body of the request, see `api.AskSerializer`.
         key: the Idempotency-Key; the same key of the same credential returns the same approval.
         body: the body as it was sent, which has to be equal for the same key.
+        incomplete: people fill in the arguments, which have to match the schema only then.
 
     Raises:
         InvalidRequest: names the invalid fields, and those that loosen the policy of the action.
@@ -67,7 +78,7 @@ def ask(*, actor: User, fields: Mapping[str, Any], key: str = "", body: Any = No
     with transaction.atomic():
         body_digest = digest(body) if key else ""
         known = _known(actor, key, body_digest)
-        return known or _create(actor, fields, key, body_digest)
+        return known or _create(actor, fields, key, body_digest, incomplete=incomplete)
 
 
 def _key_digest(actor: User, key: str) -> str:
@@ -85,12 +96,15 @@ def _known(actor: User, key: str, body_digest: str) -> Approval | None:
     return known
 
 
-def _create(actor: User, fields: Mapping[str, Any], key: str, body_digest: str) -> Approval:
+def _create(
+    actor: User, fields: Mapping[str, Any], key: str, body_digest: str, *, incomplete: bool
+) -> Approval:
     action, asked_by = fields["action"], fields.get("requested_by", {})
     callback = fields.get("callback", {}).get("url", "")
     policy = ActionPolicy.of(action["name"])
+    review = policy.review(fields, fields["phase"])
     risk = policy.risk(action["name"], fields.get("risk", ""))
-    _check_values(action, fields["phase"])
+    _check_values(action, fields["phase"], incomplete=incomplete)
     _check_urls(actor, asked_by.get("url", ""), callback)
     task = ExternalActionTask(
         id=_task_id(action["name"]),
@@ -103,15 +117,24 @@ def _create(actor: User, fields: Mapping[str, Any], key: str, body_digest: str) 
         argument_schema=action.get("schema", {}),
         risk=risk,
         editable=fields.get("editable", True),
-        human_review=policy.review(fields, fields["phase"]),
+        human_review=review,
+        sample_seed=_sample_seed(actor, action) if review.sample is not None else None,
     )
-    plan = Plan(tasks=(task,))
-    _check_groups(plan)
+    _check_groups(Plan(tasks=(task,)))
+    # What people have to fill in is never answered beforehand.
+    standing = (
+        None
+        if incomplete
+        else use_standing_answer(
+            actor=actor, row=policy.row, task=task, agent=asked_by.get("agent", "")
+        )
+    )
+    plan = Plan(tasks=(task.model_copy(update={"standing": standing}),))
     credential = access.credential_of(actor)
     execution = journal_writer.create(
         workflow=None,
         plan=plan,
-        policy=execution_policy(task),
+        policy=with_business_hours(execution_policy(task, policy.calendar)),
         policy_overrides=(),
         inputs={},
         title=task.title or task.action,
@@ -133,11 +156,22 @@ def _create(actor: User, fields: Mapping[str, Any], key: str, body_digest: str) 
         url=asked_by.get("url", ""),
         context=fields.get("context", ""),
         callback_url=callback,
+        authzen_callback=fields.get("authzen_callback"),
+        is_question=incomplete,
         arguments_digest=digest(task.arguments),
     )
     crashpoint("approval.created")
     _advance(execution.pk)
     return approval
+
+
+def _sample_seed(actor: User, action: Mapping[str, Any]) -> str:
+    """Return a constant of the person, the action and its arguments that nobody else can compute.
+
+    An agent that asks again for the same action would otherwise get another draw of the sample.
+    """
+    value = digest([actor.pk, action["name"], action["arguments"]])
+    return salted_hmac("holdpoint.approvals.sample", value, algorithm="sha256").hexdigest()
 
 
 def _task_id(name: str) -> str:
@@ -146,13 +180,14 @@ def _task_id(name: str) -> str:
     return f"_{text}" if text in SOURCES or not (text[0].isalpha() or text[0] == "_") else text
 
 
-def _check_values(action: Mapping[str, Any], phase: str) -> None:
+def _check_values(action: Mapping[str, Any], phase: str, *, incomplete: bool) -> None:
     """Raise InvalidRequest unless the schema is usable and the arguments match it."""
     schema = action.get("schema", {})
     problem = schema_problem(schema)
     if problem:
         raise InvalidRequest((Problem("action.schema", "invalid_schema", problem),))
-    _check_arguments(schema, action["arguments"], "action.arguments")
+    if not incomplete:
+        _check_arguments(schema, action["arguments"], "action.arguments")
     if phase == TriggerPhase.AFTER_EXECUTION and "output" not in action:
         message = "give the output that people review"
         raise InvalidRequest((Problem("action.output", "required", message),))
@@ -251,26 +286,57 @@ def _advance(execution_id: int) -> None:
 # --- what the caller does afterwards --------------------------------------------------------------
 
 
-def cancel(*, approval: Approval, actor: User, reason: str) -> None:
+def _check_gate(approval: Approval, *, by_gate: bool) -> None:
+    """Raise PermissionDenied for an approval of a call through an MCP gate, unless the gate asks.
+
+    Another token of the same person would otherwise forge the result of the call.
+    """
+    if by_gate:
+        return
+    if approval.is_question or GateCall.objects.filter(approval=approval.pk).exists():
+        raise PermissionDenied(
+            "This approval belongs to a call through an MCP gate. Only the gate continues it."
+        )
+
+
+def cancel(
+    *, approval: Approval, actor: User, reason: str, source: str = "rest", by_gate: bool = False
+) -> None:
     """End an approval that is not decided.
 
-    Raises Refused if it has ended.
+    `by_gate` is true only for the gate that holds the call.
+
+    Raises:
+        Refused: it has ended.
+        PermissionDenied: it belongs to a call through a gate.
     """
+    _check_gate(approval, by_gate=by_gate)
     submit_command(
         execution_id=approval.execution_id,
         command=Abort(reason=reason),
         actor=actor.get_username(),
-        source="rest",
+        source=source,
     )
 
 
-def resubmit(*, approval: Approval, actor: User, fields: Mapping[str, Any]) -> None:
+def resubmit(
+    *,
+    approval: Approval,
+    actor: User,
+    fields: Mapping[str, Any],
+    source: str = "rest",
+    by_gate: bool = False,
+) -> None:
     """Submit the action again after changes were requested, which opens the next round.
+
+    `by_gate` is true only for the gate that holds the call.
 
     Raises:
         InvalidRequest: the values do not match the schema, or differ where `editable` forbids it.
         Refused: no changes are requested.
+        PermissionDenied: it belongs to a call through a gate.
     """
+    _check_gate(approval, by_gate=by_gate)
     task = action_of(approval.execution)
     name = "output" if task.is_executed else "arguments"
     other = "arguments" if task.is_executed else "output"
@@ -292,17 +358,30 @@ def resubmit(*, approval: Approval, actor: User, fields: Mapping[str, Any]) -> N
             execution_id=approval.execution_id,
             command=ResubmitAction(**{name: fields[name]}),
             actor=actor.get_username(),
-            source="rest",
+            source=source,
         )
         _advance(approval.execution_id)
 
 
-def report(*, approval: Approval, actor: User, fields: Mapping[str, Any]) -> None:
+def report(
+    *,
+    approval: Approval,
+    actor: User,
+    fields: Mapping[str, Any],
+    source: str = "rest",
+    by_gate: bool = False,
+) -> None:
     """Report what the caller executed, once.
 
-    `arguments` or `arguments_digest` are the executed arguments.  Raises Refused for an action that
-    is not approved, and for a second report; InvalidRequest if both are given.
+    `arguments` or `arguments_digest` are the executed arguments.  `by_gate` is true only for the
+    gate that called the tool.
+
+    Raises:
+        InvalidRequest: both are given.
+        Refused: the action is not approved, or its result was reported before.
+        PermissionDenied: it belongs to a call through a gate.
     """
+    _check_gate(approval, by_gate=by_gate)
     if "arguments" in fields and "arguments_digest" in fields:
         message = "give arguments or arguments_digest, not both"
         raise InvalidRequest((Problem("arguments_digest", "twice", message),))
@@ -316,7 +395,7 @@ def report(*, approval: Approval, actor: User, fields: Mapping[str, Any]) -> Non
                 ok=fields["ok"], error=fields.get("error", ""), executed_digest=executed
             ),
             actor=actor.get_username(),
-            source="rest",
+            source=source,
         )
         reported = approval.execution.events.filter(kind="result_reported").latest("seq")
         Approval.objects.filter(pk=approval.pk).update(

@@ -1,7 +1,8 @@
 """Long poll: answer when an approval is decided, without a thread per waiting caller.
 
-The response streams one JSON document.  Its headers are sent at once, its body when the status is
-no longer `pending`, or after the time that the caller is willing to wait.
+The response is sent when the status is no longer `pending`, or after the time that the caller is
+willing to wait.  A notification makes it look at the version of the execution, which costs little;
+the approval is read only after a new version, with the rights of that moment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from django.http import HttpResponseBase
 from rest_framework.request import Request
 
 from workflows.api.events import SlottedStream, connection_slot, released_at_end, stream_client
-from workflows.api.stream import StreamClient
+from workflows.models import Execution
+from workflows.realtime.clients import LiveClient
 from workflows.realtime.subscription import Subscription, channel_group
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Longest wait of a request: clients and some proxies time out after a minute.
 MAX_WAIT_SECONDS = 55
-#: The approval is read without a notification too, because Redis may be unavailable.
+#: The version is read without a notification too, because Redis may be unavailable.
 _POLL_SECONDS = 10.0
 
 Body = dict[str, Any]
@@ -53,23 +55,33 @@ def waiting_response(
 
 
 async def _answer(
-    body: Body, seconds: float, client: StreamClient, read: Read, render: Render | None
+    body: Body, seconds: float, client: LiveClient, read: Read, render: Render | None
 ) -> AsyncIterator[bytes]:
     end = time.monotonic() + seconds
     # Subscribe before reading, so that no decision is missed in between.
     async with Subscription(channel_group(body["execution_id"])) as subscription:
-        while True:
-            newer = await database_sync_to_async(_read)(client, read)
-            body = newer or body
-            left = end - time.monotonic()
-            if newer is None or body["status"] != "pending" or left <= 0:
+        # In the thread of the request, which thereby returns its database connection.
+        newer = await database_sync_to_async(_newer)(client, read, body)
+        while newer is not None:
+            body, left = newer, end - time.monotonic()
+            if body["status"] != "pending" or left <= 0:
                 break
             await subscription.wait(min(left, _POLL_SECONDS))
+            newer = await _in_shared_thread(_newer, client, read, body)
     shown = render(body) if render else body
     yield json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _read(client: StreamClient, read: Read) -> Body | None:
-    """Read the approval; None once the credential is not valid any more."""
+def _newer(client: LiveClient, read: Read, body: Body) -> Body | None:
+    """Return the approval, read again if its version has changed; None without a right to it."""
+    versions = Execution.objects.filter(pk=body["execution_id"]).values_list("version", flat=True)
+    if versions.first() == body["version"]:
+        return body
     user = client.user()
     return read(user) if user is not None else None
+
+
+async def _in_shared_thread(function: Callable[..., Body | None], *args: Any) -> Body | None:
+    """Call `function` in one of the few threads that all long polls share."""
+    found: Body | None = await database_sync_to_async(function, thread_sensitive=False)(*args)
+    return found

@@ -19,7 +19,13 @@ that raises or waits instead of exiting.
 | `command.applied` | a command is recorded, before a job is enqueued |
 | `enqueue.before`, `enqueue.after` | around enqueueing a job in Redis, after the commit |
 | `approval.created` | an approval is stored, before its hold opens |
-| `message.sent` | an e-mail or a chat message is sent, before this is recorded |
+| `gate.sent` | a call of a gate is stored as sent, before it is sent |
+| `gate.answered` | a call of a gate is answered, before the answer is stored |
+| `message.sent`, `slack_message.sent` | a message is sent, before this is recorded |
+| `push_message.sent` | a message is sent to a browser, before this is recorded |
+| `security_events.sent` | a destination has received a batch, before its cursor moves |
+| `retention.erased` | a batch of runs is erased and committed, before the next one |
+| `remote.woken` | a run whose remote call has ended is woken, before it is enqueued |
 | `sweep.marked` | lost work is marked as dispatched, before it is enqueued |
 """
 
@@ -44,7 +50,14 @@ Point = Literal[
     "enqueue.before",
     "enqueue.after",
     "sweep.marked",
+    "remote.woken",
     "message.sent",
+    "slack_message.sent",
+    "push_message.sent",
+    "security_events.sent",
+    "gate.sent",
+    "gate.answered",
+    "retention.erased",
 ]
 POINTS: frozenset[str] = frozenset(get_args(Point))
 

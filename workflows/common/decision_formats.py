@@ -1,6 +1,6 @@
 """Translate decisions in the formats of other products. Pure functions.
 
-The formats are those of LangChain's middleware, the agent inbox, MCP elicitations, Airflow's human
+The formats come from LangChain's middleware, the agent inbox, MCP elicitations, Airflow's human
 operators, and workflow engines with a plain `approved`. The table is in docs/protocol.md; a test
 checks each row.
 """

@@ -43,6 +43,7 @@ _REVIEWED_MODELS = (
 #: Models that admins change or act on in the admin.
 _EDITABLE_MODELS = (
     "workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert", "approvalpolicy",
+    "gate", "absence", "businesscalendar", "retentionpolicy", "legalhold",
 )  # fmt: skip
 
 
@@ -63,14 +64,17 @@ def ensure_roles() -> None:
     people = Permission.objects.filter(
         content_type__app_label="auth", codename__in=("view_user", "view_group")
     )
+    links = Permission.objects.filter(
+        content_type__app_label="reviews", codename="delete_slackaccount"
+    )
     jobs = Permission.objects.filter(content_type__app_label="django_rq", codename="admin")
     for name in ROLES:
         group, _ = Group.objects.get_or_create(name=name)
         wanted = {
-            ADMIN: views | edits | clients | loosen | decide | people | jobs,
+            ADMIN: views | edits | clients | loosen | decide | people | links | jobs,
             AUDITOR: views | people,
             REVIEWER: reviewed | decide,
-            OPERATOR: views | loosen,
+            OPERATOR: views.exclude(content_type__model="securityevent") | loosen,
         }.get(name)
         if wanted is not None:
             group.permissions.add(*wanted.distinct())

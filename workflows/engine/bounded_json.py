@@ -18,6 +18,7 @@ from typing import Any, Final
 from .json_limits import (
     DEFAULT,
     JSON,
+    WITH_PLAN,
     BoundedJSONError,
     Duplicate,
     HugeInt,
@@ -31,6 +32,7 @@ from .json_limits import (
 __all__ = [
     "DEFAULT",
     "JSON",
+    "WITH_PLAN",
     "BoundedJSONError",
     "Limits",
     "canonical",

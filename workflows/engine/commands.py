@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from .dag import Plan, TaskSpec
+from .standing_terms import StandingTerms
 from .state import GrantScope
 
 #: The longest time to undo a decision, in seconds.
@@ -66,6 +67,8 @@ class _Approval(_Command):
     # Scope of the grant of an approved escalation; `until` needs `grant_seconds`.
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
+    # The approval of an external action also covers later ones of the same agent.
+    standing: StandingTerms | None = None
     # Undo period of the decision; the run rests until it ends.
     undo_seconds: float = Field(default=0, ge=0, le=MAX_UNDO_SECONDS)
 

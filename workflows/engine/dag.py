@@ -12,6 +12,7 @@ import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field
 
 from .policy import ReviewPolicy, TriggerPhase
+from .standing_terms import StandingUse
 
 #: Names that `$from` may use besides task ids.
 SOURCES = frozenset({"inputs", "context"})
@@ -75,6 +76,8 @@ class ToolTask(_Task):
     type: Literal["tool"]
     tool: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any] = {}
+    # The remote runner that runs the tool; None is a worker.
+    runner: Literal["dask"] | None = None
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -134,6 +137,10 @@ class ExternalActionTask(_Task):
     risk: Literal["low", "medium", "high"] = "high"
     # True, or the JSON pointers of the values that a reviewer may change.
     editable: Literal[True] | tuple[str, ...] = True
+    # The standing answer that covers the action when it is asked, so that no hold opens.
+    standing: StandingUse | None = None
+    # Replaces the run's id in the sample of a rule: asking again draws no other number.
+    sample_seed: str | None = None
 
     @property
     def values(self) -> Mapping[str, Any]:

@@ -131,6 +131,8 @@ def _(
     ctx: DecisionContext,
 ) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
+    if command.standing is not None:
+        _check_standing(command, hold, ctx)
     events = _response(command, state, hold, ctx)
     return _with_undo_window(command, ctx, events) if command.undo_seconds else events
 
@@ -183,8 +185,12 @@ def _changes_requested(
     if not command.feedback.strip():
         raise Refused("no_feedback", Reason("feedback_missing"))
     decided = _decided(state, hold, ctx, decision="REQUEST_CHANGES", comment=command.feedback)
-    if isinstance(ctx.revision.plan.by_id[hold.task_id or ""], ExternalActionTask):
-        return [decided.model_copy(update={"waits_for_caller": True})]
+    task = ctx.revision.plan.by_id[hold.task_id or ""]
+    if isinstance(task, ExternalActionTask):
+        # The caller has as long as the reviewers had.
+        seconds = task.human_review.seconds_to_deadline if task.human_review else None
+        until = None if seconds is None else ctx.now + seconds
+        return [decided.model_copy(update={"waits_for_caller": True, "waits_until": until})]
     content = f"Changes requested for {hold.task_id}: {command.feedback}"
     return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor)]
 
@@ -204,6 +210,23 @@ def changes_problem(
             return "no_more_changes", Reason("no_more_changes_once")
         return "no_more_changes", Reason("no_more_changes", {"times": asked})
     return None
+
+
+def _check_standing(
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse, hold: Hold, ctx: DecisionContext
+) -> None:
+    """Raise Refused unless the approval of this hold may cover later actions.
+
+    The policy of the action's name is checked outside, when it is given and at each use.
+    """
+    task = ctx.revision.plan.by_id.get(hold.task_id or "")
+    if not isinstance(task, ExternalActionTask) or hold.phase is not TriggerPhase.BEFORE_EXECUTION:
+        raise Refused("no_standing_answer", Reason("standing_before_actions"))
+    if not command.approved:
+        raise Refused("no_standing_answer", Reason("standing_needs_approval"))
+    if hold.quorum > 1:
+        # Each approver of a quorum would have to state the same terms.
+        raise Refused("no_standing_answer", Reason("standing_without_quorum"))
 
 
 _EDITABLE = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
@@ -283,6 +306,8 @@ def _approval(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> ev.HoldDecided:
     event = _decided(state, hold, ctx, decision="APPROVE", comment=command.feedback)
+    if command.standing is not None:
+        event = event.model_copy(update={"standing": command.standing})
     if not command.changes_payload:
         return event
     return event.model_copy(update={"edits": command.edits, "edited": True})

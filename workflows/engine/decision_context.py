@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .dag import Revision
 from .plan_validation import Problem
 from .policy import Policy
-from .ports import FinishedTask
+from .ports import FinishedTask, PlanCheck, unchanged_plan
 from .reasons import Reason
 
 
@@ -37,7 +37,7 @@ class DecisionContext:
     """The input of `decide` besides the state and the command.
 
     `actor` names the sender of the command.  `finished_tasks` returns how the named tasks ended;
-    tasks that have not ended are left out.
+    tasks that have not ended are left out.  `now` is the time in epoch seconds.
     """
 
     revision: Revision
@@ -45,4 +45,6 @@ class DecisionContext:
     actor: str
     max_replans: int = 3
     max_failed_replans: int = 10
+    now: float = 0.0
     finished_tasks: Callable[[Sequence[str]], Mapping[str, FinishedTask]] = no_finished_tasks
+    with_required_reviews: PlanCheck = unchanged_plan

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .policy import TriggerPhase
+from .standing_terms import StandingTerms
 from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal, SkipReason
 
 StoredElsewhere = Field(default=None, exclude=True)
@@ -54,6 +55,23 @@ class LayerStarted(_Event):
     tasks: tuple[str, ...]
     skips: dict[str, SkipReason] = {}
     failed_leaf: bool = False
+
+
+class TaskSubmitted(_Event):
+    """A remote runner accepted the task; see `state.RemoteCall`.
+
+    `shown` has the inputs of a task that reads the context: the context may change while the task
+    runs, but its result is recorded with the inputs that it was given.
+    """
+
+    kind: Literal["task_submitted"] = "task_submitted"
+    task_id: str
+    attempt: int
+    runner: str
+    handle: str
+    since: float
+    until: float
+    shown: dict[str, Any] | None = None
 
 
 class TaskSucceeded(_Event):
@@ -160,6 +178,8 @@ class ReviewSpared(_Event):
     sample: float | None = None
     share: float | None = None
     digest: str = ""
+    # Id of the grant of the standing answer that covers an external action.
+    grant: str = ""
 
 
 class HoldVoted(_Event):
@@ -225,12 +245,16 @@ class HoldDecided(_Event):
     is_leaf: bool = False
     # The task is an external action: its caller submits it again.
     waits_for_caller: bool = False
+    # Epoch seconds at which the wait ends; None if it has no end.
+    waits_until: float | None = None
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     grant: dict[str, Any] | None = None
     grant_scope: GrantScope | None = None
     grant_seconds: float | None = None
     operation: str = ""
     resource: str = ""
+    # The approval of an external action also covers later ones of its agent.
+    standing: StandingTerms | None = None
     edits: Any = None
 
 
@@ -449,6 +473,7 @@ Event = Annotated[
     ExecutionStarted
     | ExecutionForked
     | LayerStarted
+    | TaskSubmitted
     | TaskSucceeded
     | TaskErrored
     | TaskEscalated

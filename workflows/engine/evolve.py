@@ -13,6 +13,7 @@ from .state import (
     ExecutionState,
     Hold,
     HoldReason,
+    RemoteCall,
     SkipReason,
     Stage,
     TaskState,
@@ -71,12 +72,19 @@ def _fresh(skip: SkipReason | None) -> TaskState:
 
 
 @_apply.register
+def _(event: ev.TaskSubmitted, state: ExecutionState) -> ExecutionState:
+    remote = RemoteCall(event.runner, event.handle, event.since, event.until, event.shown)
+    return state.with_task(event.task_id, remote=remote, retry_at=None)
+
+
+@_apply.register
 def _(event: ev.TaskSucceeded, state: ExecutionState) -> ExecutionState:
     return state.with_task(
         event.task_id,
         status=TaskStatus.SUCCEEDED,
         attempt=event.attempt,
         retry_at=None,
+        remote=None,
         # Clears the approval of a BEFORE review; an AFTER review is still due.
         cleared=False,
     )
@@ -90,9 +98,10 @@ def _(event: ev.TaskErrored, state: ExecutionState) -> ExecutionState:
             status=TaskStatus.PENDING,
             attempt=event.attempt,
             retry_at=event.retry_at,
+            remote=None,
         )
     failed = state.with_task(
-        event.task_id, status=TaskStatus.FAILED, attempt=event.attempt, retry_at=None
+        event.task_id, status=TaskStatus.FAILED, attempt=event.attempt, retry_at=None, remote=None
     )
     return _with_failure(failed, is_leaf=event.is_leaf)
 
@@ -219,6 +228,7 @@ def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> Ex
         sent_back_by=event.hold_id,
         sent_back_at=task.attempt,
         waits_for_caller=event.waits_for_caller,
+        waits_until=event.waits_until,
     )
 
 
@@ -226,7 +236,11 @@ def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> Ex
 def _(event: ev.TaskResubmitted, state: ExecutionState) -> ExecutionState:
     # Edits of an earlier round do not apply to the new values.
     return state.with_task(
-        event.task_id, waits_for_caller=False, resubmitted=event.resubmitted, edits=None
+        event.task_id,
+        waits_for_caller=False,
+        waits_until=None,
+        resubmitted=event.resubmitted,
+        edits=None,
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from . import events as ev
 from .bounded_json import digest
 from .commands import MAX_MESSAGE_LENGTH, Abort, AddMessage, Replan, shortened
-from .dag import ExternalActionTask
+from .dag import ExternalActionTask, reads_context
 from .decide import DecisionContext, Refused, decide
 from .handle_command import handle_command
 from .hold_opening import hold_opened
@@ -20,6 +20,7 @@ from .moves import (
     AskAgent,
     Begin,
     CloseLayer,
+    EndWait,
     Finish,
     Move,
     OpenHolds,
@@ -37,13 +38,15 @@ from .ports import (
     Ports,
     Run,
     SpeculationOutcome,
+    Submitted,
+    Success,
     TaskCall,
     TaskResult,
 )
 from .reasons import Reason, reason_fields
 from .review_rules import skipped_reviews
-from .state import HoldReason, SkipReason
-from .status import TaskStatus
+from .state import HoldReason, RemoteCall, SkipReason
+from .status import ExecutionStatus, TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_reason
 from .task_inputs import Spec, as_submitted, skip_reason, task_inputs
 
@@ -75,6 +78,11 @@ def _(move: Begin, run: Run, ports: Ports) -> None:
 @_execute.register
 def _(move: Finish, run: Run, ports: Ports) -> None:
     run.record(ev.ExecutionFailed() if move.failed else ev.ExecutionCompleted())
+
+
+@_execute.register
+def _(move: EndWait, run: Run, ports: Ports) -> None:
+    run.record(ev.ExecutionAborted(**reason_fields("reason", Reason("not_resubmitted"))))
 
 
 @_execute.register
@@ -211,12 +219,46 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
                 is_start_published = True
 
 
+def collect_remote(run: Run, ports: Ports) -> None:
+    """Record the results of remote tasks that have ended or exceeded their time limit."""
+    state = run.state
+    if state.status is not ExecutionStatus.RUNNING or state.holds:
+        return
+    waiting = {name: task.remote for name, task in state.tasks.items() if task.remote is not None}
+    if not waiting:
+        return
+    outcomes = ports.remote_results(list(waiting.values()))
+    for name, remote in waiting.items():
+        outcome = outcomes.get(remote.handle) or _timed_out(remote, run.now())
+        if outcome is not None:
+            duration = max(0.0, run.now() - remote.since) * 1000
+            run.record(_remote_event(run, name, replace(outcome, duration_ms=duration)))
+
+
+def _timed_out(remote: RemoteCall, now: float) -> Failure | None:
+    if now < remote.until:
+        return None
+    reason = Reason("task_timed_out", {"seconds": f"{remote.until - remote.since:g}"})
+    return Failure(reason.text, retryable=True, reason=reason)
+
+
+def _remote_event(run: Run, task_id: str, outcome: Success | Failure) -> ev.Event:
+    try:
+        call = call_for(run, task_id)
+    except TaskFailed as failure:
+        # The context has changed so that a reference of the task cannot be resolved any more.
+        failed = Failure(failure.message, outcome.duration_ms, reason=failure.reason)
+        return _failed(run, task_id, failed, call=None)
+    return _result_event(run, TaskResult(call, outcome))
+
+
 def call_for(run: Run, task_id: str) -> TaskCall:
     """The call that runs this task now; raises TaskFailed when its inputs cannot be resolved."""
     task = run.revision.plan.by_id[task_id]
     state = run.state.tasks[task_id]
     attempt = state.attempt + 1
-    inputs = task_inputs(run, task_id)
+    submitted = state.remote.inputs if state.remote else None
+    inputs = task_inputs(run, task_id) if submitted is None else submitted
     grants = (*run.state.grants, *state.grants)
     # Without the revision: a plan that changes between a crash and the repetition keeps what began.
     key = f"{run.execution_id}:{task_id}:{attempt}"
@@ -258,6 +300,17 @@ def _result_event(run: Run, result: TaskResult) -> ev.Event:
             )
         case Failure():
             return _failed(run, call.task.id, outcome, call=call)
+        case Submitted():
+            now = run.now()
+            return ev.TaskSubmitted(
+                task_id=call.task.id,
+                attempt=call.attempt,
+                runner=outcome.runner,
+                handle=outcome.handle,
+                since=now,
+                until=now + outcome.seconds,
+                shown=call.inputs if reads_context(call.task) else None,
+            )
     return ev.TaskSucceeded(
         task_id=call.task.id,
         attempt=call.attempt,

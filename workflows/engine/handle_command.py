@@ -18,7 +18,9 @@ def handle_command(run: Run, command: object, ports: Ports, actor: str) -> tuple
         actor=actor,
         max_replans=ports.max_replans,
         max_failed_replans=ports.max_failed_replans,
+        now=run.now(),
         finished_tasks=run.finished_tasks,
+        with_required_reviews=ports.with_required_reviews,
     )
     if isinstance(command, Replan):
         decide(run.state, command, ctx)

@@ -66,6 +66,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "task_title": task.title,
             "layer": run.state.layer,
             "critical": is_critical(task),
+            "stated_risk": task.risk if isinstance(task, ExternalActionTask) else "",
             **_timers(run, review, review.seconds_to_deadline),
             **_review_round(known, review, task),
         },

@@ -38,6 +38,8 @@ class Limits:
 
 
 DEFAULT: Final = Limits()
+#: A document with a plan: five values for each of the most tasks (`dag.MAX_TASKS`).
+WITH_PLAN: Final = Limits(nodes=100_000)
 
 
 class BoundedJSONError(ValueError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from . import events as ev
 from .decide import Refused
-from .execute_move import execute_move
+from .execute_move import collect_remote, execute_move
 from .handle_command import handle_command
 from .moves import ApplyCommands, Rest, next_move
 from .ports import Ports, Run
@@ -22,6 +22,7 @@ def step(execution_id: str, ports: Ports) -> bool:
     with ports.journal.claim(execution_id) as run:
         if run is None:
             return False
+        collect_remote(run, ports)
         while not run.slice_over():
             move = next_move(run.state, run.revision, run.policy, queued=run.queued, now=run.now())
             match move:

@@ -70,6 +70,11 @@ class RecordLayerSkip:
 
 
 @dataclass(frozen=True, slots=True)
+class EndWait:
+    """End a run whose caller did not submit its action again in time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     failed: bool
 
@@ -84,6 +89,7 @@ Move = (
     | AskAgent
     | StartLayer
     | RecordLayerSkip
+    | EndWait
     | Finish
 )
 
@@ -112,8 +118,9 @@ _CALLER_SECONDS = 86_400.0
 
 
 def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move:
-    if any(task.waits_for_caller for task in state.tasks.values()):
-        return Rest(until=now + _CALLER_SECONDS)
+    waiting = [task for task in state.tasks.values() if task.waits_for_caller]
+    if waiting:
+        return _wait_for_caller(waiting[0].waits_until, now)
     by_id = revision.plan.by_id
     gates = tuple(
         gate for task_id, task in state.tasks.items() if (gate := _gate(by_id[task_id], task))
@@ -130,12 +137,26 @@ def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move
     if gates or state.proposal is not None:
         return OpenHolds((*gates, *_plan_review(state)))
     if pending:
-        return Rest(until=min(state.tasks[task_id].retry_at or now for task_id in pending))
+        return Rest(until=min(_due_at(state.tasks[task_id], now) for task_id in pending))
     return CloseLayer()
 
 
+def _wait_for_caller(until: float | None, now: float) -> Rest | EndWait:
+    if until is not None and until <= now:
+        return EndWait()
+    at_most = now + _CALLER_SECONDS
+    return Rest(until=at_most if until is None else min(until, at_most))
+
+
 def _is_due(task: TaskState, now: float) -> bool:
+    if task.remote is not None:
+        return False
     return task.retry_at is None or task.retry_at <= now
+
+
+def _due_at(task: TaskState, now: float) -> float:
+    """Return when the run goes on for this task, unless its remote runner ends it earlier."""
+    return task.remote.until if task.remote is not None else task.retry_at or now
 
 
 def _gate(spec: object, task: TaskState) -> Gate | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -208,6 +210,48 @@ class Speculation(_Frozen):
     max_tasks: int = Field(default=8, ge=1, le=100)
 
 
+_OpeningTime = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+_ClosingTime = Annotated[str, Field(pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$")]
+_Hours = Annotated[tuple[tuple[_OpeningTime, _ClosingTime], ...], Field(max_length=10)]
+
+
+class BusinessHours(_Frozen):
+    """A calendar of business hours: seconds until a deadline count only while it is open.
+
+    `week` has the hours from Monday to Sunday.  A day of `exceptions` ("YYYY-MM-DD") has its own
+    hours, also on a public holiday of `country` (and `subdivision`), which is closed otherwise.
+    """
+
+    name: str = Field(max_length=100)
+    time_zone: str = Field(max_length=64)
+    week: Annotated[tuple[_Hours, ...], Field(min_length=7, max_length=7)]
+    country: str = Field(default="", max_length=2)
+    subdivision: str = Field(default="", max_length=10)
+    exceptions: dict[Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")], _Hours] = Field(
+        default={}, max_length=500
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_time_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise PydanticCustomError("time_zone", "there is no such time zone") from None
+        return value
+
+    @model_validator(mode="after")
+    def _check_hours(self) -> BusinessHours:
+        for day in (*self.week, *self.exceptions.values()):
+            times = [time for interval in day for time in interval]
+            if any(later <= earlier for earlier, later in pairwise(times)):
+                message = "the hours of a day must be in order and must not overlap"
+                raise PydanticCustomError("hours", message)
+        if not any(self.week):
+            raise PydanticCustomError("closed", "at least one weekday must have hours")
+        return self
+
+
 class Policy(_Frozen):
     """The policy of a workflow, or of one execution."""
 
@@ -229,6 +273,11 @@ class Policy(_Frozen):
     # Whether a rejection needs a comment; None: on pages, and not over REST and MCP.
     require_rejection_reason: bool | None = None
     permission_ceiling: str = "trusted"
+    # Name of the calendar in whose hours deadlines, reminders and escalations of people count.
+    # None: the calendar of the installation, if any; "": around the clock.
+    calendar: str | None = Field(default=None, max_length=100)
+    #: Copied from the calendar when an execution starts; requests cannot set it.
+    business_hours: BusinessHours | None = None
     #: Copied from the published rules when an execution starts; requests cannot set it.
     review_rules: ReviewRules = ReviewRules()
     # Keys joined by dots: the arguments that tell reviews of this workflow apart in the queue.

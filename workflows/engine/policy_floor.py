@@ -292,6 +292,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "review_rules.rules": lambda floor, wanted: (
         wanted.review_rules.rules == floor.review_rules.rules
     ),
+    # Another calendar moves every deadline, and with it what a timeout approves.
+    "calendar": lambda floor, wanted: wanted.calendar == floor.calendar,
+    "business_hours": lambda floor, wanted: wanted.business_hours == floor.business_hours,
     # Which arguments a list shows decides nothing.
     "key_arguments": _either,
     # Each listed value stays masked; more may be.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -11,7 +11,7 @@ from .dag import AnyTask, Plan, Revision
 from .events import Event
 from .policy import Policy
 from .reasons import Reason
-from .state import ExecutionState, SkipReason
+from .state import ExecutionState, RemoteCall, SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed
 
@@ -34,6 +34,7 @@ __all__ = [
     "Run",
     "SpeculationOutcome",
     "StaleVersion",
+    "Submitted",
     "Success",
     "TaskCall",
     "TaskFailed",
@@ -111,6 +112,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted:
+    """A remote runner accepted the task under `handle`, and runs it for `seconds` at most."""
+
+    runner: str
+    handle: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpeculationOutcome:
     """How a speculative result was used.
 
@@ -126,7 +136,7 @@ class SpeculationOutcome:
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     call: TaskCall
-    outcome: Success | Failure | PermissionEscalationNeeded
+    outcome: Success | Failure | Submitted | PermissionEscalationNeeded
     speculation: SpeculationOutcome | None = None
 
 
@@ -377,6 +387,21 @@ def no_capability_code(capability: str) -> CapabilityCode | None:
     return None
 
 
+#: Returns a plan with the reviews that its tools require now; the named tasks have begun and stay
+#: as they are.  Raises PlanInvalid if another task has a looser review than its tool allows.
+PlanCheck = Callable[[Plan, Collection[str]], Plan]
+
+
+def unchanged_plan(plan: Plan, begun: Collection[str]) -> Plan:
+    """Return the plan; tools require no reviews."""
+    return plan
+
+
+def no_remote_results(calls: Sequence[RemoteCall]) -> Mapping[str, Success | Failure]:
+    """Return no results: the default of ports without remote runners."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The services that a step uses."""
@@ -390,5 +415,10 @@ class Ports:
     max_failed_replans: int = 10
     abandoned_ttl_seconds: float = 3600
     capability_code: Callable[[str], CapabilityCode | None] = no_capability_code
+    with_required_reviews: PlanCheck = unchanged_plan
+    #: Returns by handle the results of remote tasks that have ended.
+    remote_results: Callable[[Sequence[RemoteCall]], Mapping[str, Success | Failure]] = (
+        no_remote_results
+    )
     #: Called after the lease is released; must not raise or block.
     at_rest: Callable[[Run], None] = do_nothing_at_rest

@@ -41,6 +41,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "rule_condition": gettext_noop("the condition of %(rule)s holds"),
     "rule_sampled_in": gettext_noop("picked by %(rule)s (hash %(share)s < %(sample)s)"),
     "rule_sampled_out": gettext_noop("sampled out by %(rule)s (hash %(share)s ≥ %(sample)s)"),
+    "standing_answer": gettext_noop("standing answer %(grant)s of %(name)s covers it"),
     "rule_failed": gettext_noop("%(rule)s could not be evaluated: %(error)s"),
     "rules_failed": gettext_noop("the rules could not be evaluated: %(error)s"),
     "never_skipped_high_risk": gettext_noop("no rule skips it: it can modify data and has not run"),
@@ -78,7 +79,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "folder": gettext_noop("%(path)s and everything below"),
     # Why a command does not apply.
     "run_has_ended": gettext_noop("The run has ended (%(status)s); it takes no more commands."),
-    "not_waiting_for_continue": gettext_noop("The run does not wait for `continue`."),
+    "not_waiting_for_continue": gettext_noop("The run is not waiting to be continued."),
     "no_agent_decides": gettext_noop(
         "No agent decides in this run: its policy enables none (ail)."
     ),
@@ -104,6 +105,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "no_changes_requested": gettext_noop(
         "No changes are requested, so there is nothing to submit again."
     ),
+    "not_resubmitted": gettext_noop(
+        "Changes were requested, and the agent did not submit the action again in time."
+    ),
     "no_external_action": gettext_noop("This run has no action of an outside agent."),
     "action_not_approved": gettext_noop("The action is not approved, so it has no result."),
     "result_is_reported": gettext_noop("The result of this action was reported before."),
@@ -125,6 +129,22 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "A grant with the scope '%(scope)s' needs its length in grant_seconds."
     ),
     "scope_takes_no_length": gettext_noop("A grant with the scope '%(scope)s' has no length."),
+    "standing_before_actions": gettext_noop(
+        "Only an action that an agent asks about before it runs takes a standing answer."
+    ),
+    "standing_needs_token": gettext_noop(
+        "Only an agent that asks with a token, which still exists, takes a standing answer."
+    ),
+    "standing_needs_approval": gettext_noop("Only an approval can cover later actions."),
+    "standing_without_quorum": gettext_noop(
+        "Several people approve this action, so one of them cannot approve later ones."
+    ),
+    "standing_not_allowed": gettext_noop(
+        "No approval policy of this action allows standing answers."
+    ),
+    "standing_not_high_risk": gettext_noop(
+        "The policy %(policy)s allows no standing answers for actions of high risk."
+    ),
     "hold_has_no_end": gettext_noop("This hold has no end."),
     "no_grant_by_timeout": gettext_noop("Time alone grants no permission."),
     "not_the_next_step": gettext_noop("Step %(step)s is not the next of this hold."),
@@ -136,7 +156,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "failed_replan_limit": gettext_noop(
         "The planner found no plan %(times)s times in this run and is not asked again."
     ),
-    "holds_open": gettext_noop("Decide the open holds first: %(holds)s."),
+    "holds_open": gettext_noop("Decide the open reviews of this run first: %(holds)s."),
     "plan_change_decided": gettext_noop("The plan change is not waiting for a decision any more."),
     "plan_change_empty": gettext_noop("Nothing of the change is left; reject it instead."),
     "plan_review_edits": gettext_noop('edits of a plan review are {"drop": [ids of added tasks]}'),
@@ -152,7 +172,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "%(input)s of %(task)s is the reviewed output of %(source)s; it cannot be replaced."
     ),
     "workflow_in_use": gettext_noop(
-        "The workflow has executions or review rules; disable it instead."
+        "The workflow has executions, review rules or legal holds; disable it instead."
     ),
     "not_a_code_task": gettext_noop("%(task)s is not a code task of this run."),
     "task_not_succeeded": gettext_noop("%(task)s has not succeeded."),
@@ -188,6 +208,15 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "You have already approved this; the quorum needs another person."
     ),
     "not_in_group": gettext_noop("The group %(groups)s decides this, and you are not in it."),
+    "delegator_may_not": gettext_noop(
+        "You stand in for %(name)s, who may not approve or reject this either."
+    ),
+    "delegator_may_not_approve": gettext_noop(
+        "You stand in for %(name)s, who may not approve this either."
+    ),
+    "approved_for": gettext_noop(
+        "%(name)s has approved this already, or a delegate has; the quorum needs another person."
+    ),
     "no_group": gettext_noop("No group can decide this. An operator can abort the run."),
     "either": gettext_noop("%(first)s or %(last)s"),
     "shaped_by_start": gettext_noop("You started this run, so somebody else has to approve it."),
@@ -287,6 +316,13 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "task_timed_out": gettext_noop("did not finish within %(seconds)s s"),
     "tool_timed_out": gettext_noop("%(tool)s did not finish in time"),
+    "runner_not_configured": gettext_noop("the runner %(runner)s is not configured"),
+    "runner_unavailable": gettext_noop("the runner %(runner)s cannot be reached: %(error)s"),
+    "remote_call_lost": gettext_noop("the runner %(runner)s does not know the call any more"),
+    "remote_result_refused": gettext_noop("the runner's result is refused: %(error)s"),
+    "remote_permission": gettext_noop(
+        "the tool needs permission to %(attempt)s, which a remote task cannot request"
+    ),
     "no_tool_server": gettext_noop("there is no tool server '%(server)s', or it is disabled"),
     "no_code": gettext_noop("there is no code to run"),
     "no_such_capability": gettext_noop(

@@ -20,7 +20,7 @@ from .plan_diff import (
     with_dependents,
     without_tasks,
 )
-from .plan_validation import Problem, structure_problems, validation_problems
+from .plan_validation import PlanInvalid, Problem, structure_problems, validation_problems
 from .reasons import Reason
 from .required_reviews import lost_gate, with_reviews
 from .state import ExecutionState, Proposal
@@ -163,7 +163,13 @@ def revise(
         raise Refused("begun", Reason("plan_keeps_begun", {"tasks": ", ".join(lost)}))
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
-    plan = _with_required_reviews(old.plan, plan)
+    plan = _with_reviews_of_similar(old.plan, plan)
+    try:
+        # Also the tasks that the change leaves alone: a tool may have been marked since the plan,
+        # or the proposal, was checked.
+        plan = ctx.with_required_reviews(plan, begun)
+    except PlanInvalid as invalid:
+        raise Refused("invalid_plan", str(invalid), invalid.problems) from None
     gate = lost_gate(old.plan, plan, begun)
     if gate:
         raise Refused("gated", gate)
@@ -185,8 +191,8 @@ def revise(
     )
 
 
-def _with_required_reviews(old: Plan, plan: Plan) -> Plan:
-    """Add the reviews that new and changed tasks require."""
+def _with_reviews_of_similar(old: Plan, plan: Plan) -> Plan:
+    """Give new and changed tasks the reviews of similar tasks of the old plan."""
     known = old.by_id
     fresh = [task for task in plan.tasks if known.get(task.id) != task]
     becomes = {task.id: task for task in with_reviews(old, fresh)}

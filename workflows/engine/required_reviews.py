@@ -15,7 +15,6 @@ import networkx as nx
 
 from .dag import (
     AnyTask,
-    CapabilityTask,
     ExternalActionTask,
     Plan,
     Revision,
@@ -108,19 +107,27 @@ def _with_review(task: Spec, reviewed: Collection[Spec]) -> Spec:
     if not wanted or task.human_review in wanted:
         return task
     review = max(wanted, key=_strictness)
-    if isinstance(task, CapabilityTask) and task.human_review is not None:
+    if task.human_review is not None:
         review = _asking_each_time(task.human_review, review)
     return task.model_copy(update={"human_review": review})
 
 
 def _asking_each_time(own: ReviewPolicy, wanted: ReviewPolicy) -> ReviewPolicy:
-    """Return the wanted review, made unconditional if the capability's own review is."""
+    """Return the wanted review, made unconditional if the task's own review is.
+
+    Groups, escalation and the rest stay as wanted: the author of the plan wrote the own review.
+    """
     if not (own.enabled and own.always):
         return wanted
+    always = {"always": True, "skip_when": None, "sample": None}
     if own.on_timeout == "approve":
-        return wanted.model_copy(update={"always": True, "skip_when": None, "sample": None})
-    quorum = max(own.quorum, wanted.quorum)
-    return own.model_copy(update={"groups": wanted.groups, "quorum": quorum})
+        return wanted.model_copy(update=always)
+    stricter: dict[str, object] = {"quorum": max(own.quorum, wanted.quorum)}
+    if own.trigger_phase is TriggerPhase.BEFORE_EXECUTION:
+        stricter["trigger_phase"] = own.trigger_phase
+    if wanted.on_timeout == "approve":
+        stricter["on_timeout"] = own.on_timeout
+    return wanted.model_copy(update={**always, **stricter})
 
 
 def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:
@@ -148,7 +155,9 @@ def _removed(task: Spec) -> Reason | None:
 
 
 def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> Reason | None:
-    if is_reviewed(before) and _without_values(before) != _without_values(after):
+    if is_reviewed(before) and _without_values(before) != _without_values(
+        _with_looser_review(before, after)
+    ):
         return Reason("reviewed_inputs_only", {"task": before.id})
     lost = reviews_behind(old, before.needs) - reviews_behind(new, after.needs)
     if lost:
@@ -160,6 +169,14 @@ def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> Reason | None:
             params = {"input": key, "task": before.id, "source": source}
             return Reason("reviewed_output_kept", params)
     return None
+
+
+def _with_looser_review(before: Spec, after: Spec) -> Spec:
+    """Return `after` with the review of `before` if the change only made it unconditional."""
+    review = before.human_review
+    if review is None or after.human_review != review.model_copy(update={"always": True}):
+        return after
+    return after.model_copy(update={"human_review": review})
 
 
 def _without_values(task: Spec) -> dict[str, Any]:

@@ -4,6 +4,8 @@ The first rule that applies to a review decides: the task's own rule, then the p
 their order.  If a rule cannot be evaluated, a person reviews.  Rules never skip escalations, layer
 approvals and plan reviews (other kinds of holds), a task beyond reading before it runs, a task that
 a reviewer sent back, or a review marked `always`.
+
+A standing answer that covers an external action skips its review before any rule.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from .bounded_json import digest
+from .dag import ExternalActionTask
 from .events import ReviewSpared
 from .expressions import Budget, ExpressionError, evaluate
 from .moves import Gate, is_critical
@@ -23,9 +26,17 @@ from .reasons import Reason, reason_fields
 from .state import HoldReason
 from .task_inputs import task_inputs
 
-#: Why a review is skipped (the first two) or not.
+#: Why a review is skipped (the first three) or not.
 Code = Literal[
-    "condition", "sampled_out", "sampled_in", "error", "high_risk", "always", "sent_back", "no_rule"
+    "condition",
+    "sampled_out",
+    "standing",
+    "sampled_in",
+    "error",
+    "high_risk",
+    "always",
+    "sent_back",
+    "no_rule",
 ]
 _EXCLUSION_REASONS = {
     "high_risk": Reason("never_skipped_high_risk"),
@@ -44,7 +55,7 @@ class Verdict:
 
     `rule` is the name of the rule that decided, "" when none did or for the task's own rule.
     `reason` explains the result; None when no rule applies.  `share` is the position of the run and
-    the task between 0 and 1, when the rule samples.
+    the task between 0 and 1, when the rule samples.  `grant` is the id of a standing answer.
     """
 
     code: Code
@@ -54,11 +65,12 @@ class Verdict:
     skip_when: str | None = None
     sample: float | None = None
     share: float | None = None
+    grant: str = ""
 
     @property
     def skips_review(self) -> bool:
         """Whether the review is skipped."""
-        return self.code in ("condition", "sampled_out")
+        return self.code in ("condition", "sampled_out", "standing")
 
 
 def sample_position(run: str, task_id: str) -> float:
@@ -81,8 +93,8 @@ def evaluate_rules(
 ) -> Verdict:
     """What the rules say about a review of `task`, held against `document`.
 
-    `run` is the id that samples go by.  All conditions share one budget.  Never raises: when a
-    condition cannot be evaluated, a person reviews.
+    `run` is the id that samples go by: of a run, or of an external action.  All conditions share
+    one budget.  Never raises: when a condition cannot be evaluated, a person reviews.
     """
     review = task.human_review or ReviewPolicy()
     applicable = list(rules_for(task, phase, rules))
@@ -197,6 +209,9 @@ def evaluate_gate(run: Run, gate: Gate) -> Verdict:
     if gate.reason is not HoldReason.NODE_REVIEW or gate.task_id is None or gate.phase is None:
         return Verdict("no_rule")
     task = run.revision.plan.by_id[gate.task_id]
+    standing = _by_standing_answer(run, gate, task)
+    if standing is not None:
+        return standing
     rules = run.policy.review_rules
     if not rules.rules and not (task.human_review and task.human_review.can_skip):
         return Verdict("no_rule")
@@ -209,9 +224,31 @@ def evaluate_gate(run: Run, gate: Gate) -> Verdict:
         gate.phase,
         rules,
         document,
-        run=run.state.origin or run.execution_id,
+        run=_sampled_by(run, task),
         sent_back=bool(run.state.tasks[gate.task_id].feedback),
     )
+
+
+def _sampled_by(run: Run, task: object) -> str:
+    """Return the id that samples go by: of the first run, or of the external action."""
+    if isinstance(task, ExternalActionTask) and task.sample_seed:
+        return task.sample_seed
+    return run.state.origin or run.execution_id
+
+
+def _by_standing_answer(run: Run, gate: Gate, task: object) -> Verdict | None:
+    """Return the verdict for an external action that a standing answer covers, or None.
+
+    The answer covers the arguments with which the action was asked: not arguments of a later round,
+    and not a fork, for which nobody checked that it is still in force.
+    """
+    if not isinstance(task, ExternalActionTask) or task.standing is None or run.state.origin:
+        return None
+    if gate.phase is not TriggerPhase.BEFORE_EXECUTION or run.state.tasks[task.id].feedback:
+        return None
+    use = task.standing
+    reason = Reason("standing_answer", {"name": use.given_by, "grant": use.grant})
+    return Verdict("standing", reason, grant=use.grant)
 
 
 def _document(run: Run, task_id: str, phase: TriggerPhase) -> dict[str, Any]:
@@ -242,4 +279,5 @@ def _review_skipped(run: Run, task_id: str, phase: TriggerPhase, verdict: Verdic
         sample=verdict.sample,
         share=verdict.share,
         digest=digest(_document(run, task_id, phase)),
+        grant=verdict.grant,
     )

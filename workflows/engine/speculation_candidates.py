@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bounded_json import digest
-from .dag import Revision, ToolTask
+from .dag import Plan, Revision, ToolTask
 from .moves import is_critical
 from .permissions import PermissionSet
 from .plan_diff import changed_plan, load_change
@@ -50,22 +50,33 @@ class _HypotheticalRun:
     context: Mapping[str, Any]
 
 
-def _assume_approved(run: Run) -> _HypotheticalRun:
+def _assume_approved(run: Run, predicted: Plan | None) -> _HypotheticalRun:
     revision, context, proposal = run.revision, run.context, run.state.proposal
     if proposal is not None:
         plan = changed_plan(revision.plan, load_change(proposal.change))
         revision = revision.revised(plan, begun=run.state.layer + 1)
         context = merge_context(dict(context), proposal.context)
+    elif predicted is not None:
+        revision = revision.revised(predicted, begun=run.state.layer + 1)
     return _HypotheticalRun(run.state, revision, run.inputs, context)
 
 
-def candidates(run: Run, speculated: Mapping[str, FinishedTask]) -> list[Candidate]:
+def may_be_replanned(run: Run) -> bool:
+    """Return whether the run waits for an agent, who may answer with a replan."""
+    is_awaited = run.state.status is ExecutionStatus.AWAITING_AGENT
+    return is_awaited and run.state.proposal is None
+
+
+def candidates(
+    run: Run, speculated: Mapping[str, FinishedTask], predicted: Plan | None = None
+) -> list[Candidate]:
     """Return the tasks with resolvable inputs and no result, nearest layer first.
 
-    `speculated` holds the speculative results so far.  Tasks that can modify data are left out, and
-    so are tasks that depend on them.
+    `speculated` holds the speculative results so far, and `predicted` is the plan that a replan
+    will probably make.  Tasks that can modify data are left out, and so are tasks that depend on
+    them.
     """
-    assumed = _assume_approved(run)
+    assumed = _assume_approved(run, predicted)
     state, revision = assumed.state, assumed.revision
     known = {**run.finished_tasks(sorted(_tasks_read(assumed))), **speculated}
     found: list[Candidate] = []
@@ -77,9 +88,9 @@ def candidates(run: Run, speculated: Mapping[str, FinishedTask]) -> list[Candida
             if begun and task.id not in state.tasks:
                 continue
             if not begun:
-                predicted = _predicted_outcome(task, known, assumed, skipped=layer in state.skips)
-                if predicted is not None:
-                    known[task.id] = predicted
+                outcome = _predicted_outcome(task, known, assumed, skipped=layer in state.skips)
+                if outcome is not None:
+                    known[task.id] = outcome
                     continue
             candidate = _candidate(task, known, assumed, layer)
             if candidate is not None:
@@ -118,7 +129,7 @@ def _candidate(
     """Return the task as a candidate if speculation may run it."""
     state = run.state.tasks.get(task.id)
     tried = state is not None and (state.attempt > 0 or state.escalation is not None)
-    if not isinstance(task, ToolTask) or is_critical(task) or tried:
+    if not isinstance(task, ToolTask) or task.runner or is_critical(task) or tried:
         return None
     try:
         return Candidate(task, inputs_from(run, task, known), layer)

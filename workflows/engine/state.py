@@ -64,6 +64,22 @@ class Escalation:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteCall:
+    """A task that a remote runner runs, under a handle of that runner.
+
+    `since` is when it was submitted and `until` when its time limit ends, in epoch seconds by the
+    database's clock.  `inputs` are the submitted inputs of a task that reads the context, which may
+    change before the result is recorded; None for other tasks.
+    """
+
+    runner: str
+    handle: str
+    since: float
+    until: float
+    inputs: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """One task of the current layer."""
 
@@ -84,8 +100,12 @@ class TaskState:
     sent_back_at: int = 0
     # An external action that was sent back rests until its caller submits it again.
     waits_for_caller: bool = False
+    # Epoch seconds at which the run ends if the caller has not; None if the wait has no end.
+    waits_until: float | None = None
     # The `arguments` or the `output` of an external action that its caller submitted again.
     resubmitted: dict[str, Any] | None = None
+    # The present attempt runs remotely; the run rests until it ends.
+    remote: RemoteCall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.contrib.auth import get_user_model
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Model, Q, QuerySet, Value
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Model, OuterRef, Q, QuerySet, Value
 
-from workflows.models import Audience, Execution, Workflow
+from workflows.models import Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
 
 M = TypeVar("M", bound=Model)
+K = TypeVar("K", bound=Hashable)
 
 REVIEWER = "reviewer"
 AUDITOR = "auditor"
@@ -41,7 +45,12 @@ def roles_of(user: User | AnonymousUser | Any) -> frozenset[str]:
     """Return the names of an active user's groups; a superuser is an admin too."""
     if not user.is_authenticated or not user.is_active:
         return frozenset()
-    names = groups_of(user)
+    return _as_roles(user, groups_of(user))
+
+
+def _as_roles(user: Any, names: frozenset[str]) -> frozenset[str]:
+    if not user.is_active:
+        return frozenset()
     return names | {ADMIN} if user.is_superuser else names
 
 
@@ -56,26 +65,75 @@ def groups_of(user: Any) -> frozenset[str]:
 def annotate_groups(users: QuerySet[Any]) -> QuerySet[Any]:
     """Annotate users with the names of their groups, so that `groups_of` needs no query."""
     names = ArrayAgg("groups__name", filter=Q(groups__isnull=False), default=Value([]))
-    annotated: QuerySet[Any] = users.annotate(group_names_read=names)
+    annotated: QuerySet[Any] = users.annotate(
+        group_names_read=names,
+        delegated_names_read=ArraySubquery(delegated_group_names(OuterRef("pk"))),
+    )
     return annotated
 
 
 def cache_groups(user: Any) -> Any:
     """Read the user's groups once and cache them on the user, for one request that only reads."""
-    return set_cached_groups(user, sorted(groups_of(user)))
+    own, delegated = _memberships(user)
+    return set_cached_groups(user, sorted(own), sorted(delegated))
 
 
-def set_cached_groups(user: Any, names: Iterable[str]) -> Any:
+def set_cached_groups(user: Any, names: Iterable[str], delegated: Iterable[str]) -> Any:
     """Cache group names on the user that the caller has just read."""
     user.group_names_read = list(names)
+    user.delegated_names_read = list(delegated)
     return user
 
 
+# --- absences -------------------------------------------------------------------------------------
+
+
+def delegated_group_names(delegate: Any) -> QuerySet[Absence, Any]:
+    """Return the names of the groups of the absent people whom `delegate` (an id) stands in for."""
+    rows = Absence.objects.current().filter(delegate=delegate, user__groups__name__isnull=False)
+    return rows.order_by().values("user__groups__name")
+
+
+def delegated_groups_of(user: Any) -> frozenset[str]:
+    """Return the groups of the absent people whom the user stands in for.
+
+    They give no role: the user sees the runs that are addressed to these groups, and each decision
+    checks again what the absent person may do (`reviews.decisions.rights`).
+    """
+    return _memberships(user)[1]
+
+
+def _memberships(user: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the user's own groups, and the groups of the people whom they stand in for."""
+    own = getattr(user, "group_names_read", None)
+    delegated = getattr(user, "delegated_names_read", None)
+    if own is None or delegated is None:
+        absent = Absence.objects.current().filter(delegate=user.pk).values("user")
+        members = get_user_model().groups.through.objects.filter(
+            Q(user=user.pk) | Q(user__in=absent)
+        )
+        rows = list(members.values_list("group__name", "user_id"))
+        own = [name for name, member in rows if member == user.pk]
+        delegated = [name for name, member in rows if member != user.pk]
+    names = frozenset(own)
+    if not user.is_active or AUDITOR in names:
+        return names, frozenset()
+    return names, frozenset(delegated) - NON_DECIDING_ROLES
+
+
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
-    """Return the executions that a user may see.
+    """Return the executions that a user may see; those that retention erased have nothing left.
 
     Auditors, operators and admins see all executions.  Other users see those that they started
     and those with a hold, open or closed, that is addressed to one of their groups.
+    """
+    return with_erased(user).filter(erased_at=None)
+
+
+def with_erased(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
+    """Return the executions that a user may see, also those whose data was erased.
+
+    Only the audit log reads these: their plan, events and results do not exist any more.
     """
     if not user.is_authenticated:
         return Execution.objects.none()
@@ -88,21 +146,53 @@ def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
 def filter_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> QuerySet[M]:
     """Filter rows by whether the user may see their `execution`.
 
-    Equivalent to `execution__in=visible_to(user)`, but joins executions only if necessary: lists
+    Equivalent to `execution__in=with_erased(user)`, but joins executions only if necessary: lists
     of a million rows are answered from indexes.
     """
     if not user.is_authenticated or allowed_workflow_ids(user) is not None:
-        return rows.filter(execution__in=visible_to(user))
+        return rows.filter(execution__in=with_erased(user))
     members = _members_of(user)
     return rows if members is None else rows.filter(execution_id__in=_addressed_to(members))
 
 
+def visible_to_each(
+    users: Mapping[K, User | Any], execution_ids: Collection[int]
+) -> dict[K, frozenset[int]]:
+    """Return the ids among `execution_ids` of the executions that each of `users` may see.
+
+    Equivalent to `visible_to(user).filter(pk__in=execution_ids)` for each user; one statement for
+    any number of users whose groups are cached (`annotate_groups`).
+    """
+    if not users or not execution_ids:
+        return dict.fromkeys(users, frozenset())
+    members = Audience.objects.filter(execution=OuterRef("pk")).order_by().values("member")
+    rows = Execution.objects.filter(pk__in=execution_ids, erased_at=None)
+    workflow_of: dict[int, int | None] = {}
+    addressed: defaultdict[str, set[int]] = defaultdict(set)
+    for pk, workflow_id, audience in rows.values_list("pk", "workflow_id", ArraySubquery(members)):
+        workflow_of[pk] = workflow_id
+        for member in audience:
+            addressed[member].add(pk)
+
+    def seen_by(user: Any) -> frozenset[int]:
+        if not user.is_authenticated:
+            return frozenset()
+        mine, only = _members_of(user), allowed_workflow_ids(user)
+        seen = (
+            set(workflow_of) if mine is None else set().union(*(addressed[each] for each in mine))
+        )
+        return frozenset(pk for pk in seen if only is None or workflow_of[pk] in only)
+
+    return {key: seen_by(user) for key, user in users.items()}
+
+
 def _members_of(user: Any) -> list[str] | None:
     """Return the audience members that stand for a user; None for a user who sees everything."""
-    roles = roles_of(user)
+    own, delegated = _memberships(user)
+    roles = _as_roles(user, own)
     if roles & _SEE_ALL:
         return None
-    return [f"user:{user.pk}", *(f"group:{name}" for name in sorted(roles))]
+    return [f"user:{user.pk}", *(f"group:{name}" for name in sorted(roles | delegated))]
 
 
 def _addressed_to(members: list[str]) -> QuerySet[Audience, Any]:
@@ -167,6 +257,8 @@ def can_see(user: Any, execution: Execution, addressed: Collection[str]) -> bool
 
     Equivalent to `visible_to(user)` with a query only if the roles do not answer it.
     """
+    if execution.erased_at is not None:
+        return False
     only = allowed_workflow_ids(user)
     if only is not None and execution.workflow_id not in only:
         return False

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from workflows.common.redaction import DOTS
 from workflows.common.schemas import schema_problem
-from workflows.engine.bounded_json import BoundedJSONError, check_value
+from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, check_value
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.engine.reasons import Reason
@@ -85,7 +85,7 @@ def _json_problems(name: str, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, dict):
         return (Problem(name, "not_an_object", "must be a JSON object"),)
     try:
-        check_value(value)
+        check_value(value, WITH_PLAN if name == "plan" else DEFAULT)
     except BoundedJSONError as error:
         path = f"{name}.{error.path}" if error.path else name
         return (Problem(path, "malformed", error.message),)
@@ -125,11 +125,14 @@ def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]
         if nearest:
             message = f"{message} The nearest tools: {nearest}."
         raise InvalidRequest((Problem("intent", "no_plan", message),))
-    if suggestion.missing:
+    if suggestion.missing or suggestion.questions:
         raise InvalidRequest(
-            tuple(
-                Problem(f"inputs.{name}", "missing_input", f"{tool} needs this input")
-                for name, tool in suggestion.missing.items()
+            (
+                *(
+                    Problem(f"inputs.{name}", "missing_input", f"{tool} needs this input")
+                    for name, tool in suggestion.missing.items()
+                ),
+                *(Problem(path, "unsure", text) for path, text in suggestion.questions.items()),
             )
         )
     return suggestion.plan

@@ -4,7 +4,8 @@ The effect of a request and its stored response commit together.  A repetition t
 meanwhile waits for that commit.
 
 Secrets that a response shows once (a new token, a signing secret) are encrypted with SECRET_KEY
-and deleted with the response after 24 hours.
+and deleted with the response after 24 hours.  So are the bodies of approvals, whose arguments are
+not masked for their caller.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class StoredResponse:
     text: str
     location: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
+    #: Store the whole body encrypted: it has values that other responses mask.
+    is_private: bool = False
     replayed: bool = False
 
 
@@ -136,10 +139,10 @@ def _stored(row: IdempotencyKey, body_digest: str) -> StoredResponse:
     if row.body_digest != body_digest:
         raise KeyReused
     fields = row.answer or {}
-    sealed = fields.get("sealed")
+    sealed, sealed_text = fields.get("sealed"), fields.get("sealed_text")
     return StoredResponse(
         status=row.status or 200,
-        text=fields["text"],
+        text=decrypt(sealed_text) if sealed_text else fields["text"],
         location=fields["location"],
         secrets=json.loads(decrypt(sealed)) if sealed else {},
         replayed=True,
@@ -149,7 +152,9 @@ def _stored(row: IdempotencyKey, body_digest: str) -> StoredResponse:
 def _store(row: IdempotencyKey, response: StoredResponse) -> None:
     row.status = response.status
     # The body is a JSON string, because jsonb would change the order of keys and the numbers.
-    row.answer = {"text": response.text, "location": response.location}
+    private = response.is_private
+    text = {"sealed_text": encrypt(response.text)} if private else {"text": response.text}
+    row.answer = {**text, "location": response.location}
     if response.secrets:
         row.answer["sealed"] = encrypt(json.dumps(dict(response.secrets)))
     row.save(update_fields=["status", "answer"])

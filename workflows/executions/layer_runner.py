@@ -1,8 +1,9 @@
 """Run the tasks of a layer concurrently: Python tools, MCP tools, code, capabilities.
 
 Synchronous calls run in threads, asynchronous ones on the background loop.  The calling thread
-waits for both, renews the lease and checks for an abort.  A thread cannot be killed: a synchronous
-tool that exceeds its time limit continues in the background, and its result is discarded.
+waits for both; its heartbeat renews the lease and checks for an abort.  A thread cannot be killed:
+a synchronous tool that exceeds its time limit continues in the background, and its result is
+discarded.
 
 Waking a thread takes longer than a quick tool.  One thread therefore starts with the synchronous
 tasks of a layer, and the tasks that it has not started after a moment get further threads.
@@ -32,6 +33,7 @@ from workflows.engine.ports import (
     Failure,
     Heartbeat,
     PermissionEscalationNeeded,
+    Submitted,
     Success,
     TaskCall,
     TaskFailed,
@@ -41,6 +43,7 @@ from workflows.engine.reasons import Reason
 from workflows.models import McpServer
 from workflows.permissions import deny_list
 from workflows.permissions.effective import EffectivePermissions, GrantWatch, effective_permissions
+from workflows.remote import services as remote
 from workflows.sandbox import CodeResult
 from workflows.tools import registry
 from workflows.tools.context import ToolContext
@@ -52,7 +55,7 @@ from .code_execution import run_task_code
 
 #: Seconds that the sandbox has to end a program after its time limit.
 _GRACE = 1.0
-#: Seconds between two renewals of the lease by the waiting thread.
+#: Seconds between two heartbeats; the journal renews the lease less often.
 _TICK = 0.1
 _MAX_THREADS = 64
 #: Seconds before further threads join the first one.
@@ -138,6 +141,8 @@ class _Running:
         except Exception as error:
             message = _clean(f"{type(error).__name__}: {error}")
             return TaskResult(self.call, Failure(message, duration, retryable=True))
+        if isinstance(value, Submitted):
+            return TaskResult(self.call, value)
         if isinstance(value, CodeResult):
             logs = _clean(value.logs)
             return TaskResult(self.call, Success(value.value, duration, logs))
@@ -257,6 +262,8 @@ def _submit(
     effective.check()
     if not isinstance(task, ToolTask):
         return queue.add(run_task_code, call, effective, time_limit(call), cancelled.is_set)
+    if task.runner is not None:
+        return queue.add(remote.submit, call, effective.permissions, time_limit(call))
     tool = registry.get(task.tool)
     if tool is not None:
         ctx = ToolContext(

@@ -27,7 +27,7 @@ from workflows.engine.dag import AnyTask, Revision
 from workflows.engine.decide import DecisionContext, Refused, decide
 from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
 from workflows.engine.policy import Policy
-from workflows.engine.state import SkipReason, load_state
+from workflows.engine.state import RemoteCall, SkipReason, load_state
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.journal.lineage import ancestors_of
 from workflows.journal.writer import load_revision
@@ -69,6 +69,8 @@ class TaskView:
     held: str = ""
     attempts: tuple[TaskAttempt, ...] = field(default=())
     is_rejected: bool = False
+    # The call of a remote runner that runs the task.
+    remote: RemoteCall | None = None
 
 
 def revision_of(execution: Execution) -> Revision:
@@ -95,13 +97,22 @@ def refusal(execution: Execution, command: object) -> str:
     return ""
 
 
+#: Columns of an attempt that `tasks_of` leaves in the database when only states are read.
+_DATA = ("inputs", "output", "edited_output", "error", "error_params", "logs")
+
+
 def tasks_of(
-    execution: Execution, *, layer: int | None = None, names: Collection[str] | None = None
+    execution: Execution,
+    *,
+    layer: int | None = None,
+    names: Collection[str] | None = None,
+    data: bool = True,
 ) -> list[TaskView]:
     """Return the tasks of the present plan by layer, with three queries.
 
     `layer` and `names` limit them to a layer and to these ids; the cost of one layer does not
-    depend on the length of the execution.
+    depend on the length of the execution.  Without `data` the views have states and times, but no
+    inputs, outputs, errors, logs and attempts.
     """
     revision = revision_of(execution)
     layers = range(len(revision.layers)) if layer is None else (layer,)
@@ -110,13 +121,17 @@ def tasks_of(
         rows = rows.filter(task_id__in=revision.layers[layer])
     if names is not None:
         rows = rows.filter(task_id__in=names)
+    if not data:
+        rows = rows.defer(*_DATA)
     attempts: dict[str, list[TaskAttempt]] = {}
     for row in rows:
         attempts.setdefault(row.task_id, []).append(row)
     holds = Hold.objects.filter(execution=execution, status=Hold.Status.OPEN)
     held = dict(holds.exclude(task_id="").values_list("task_id", "id"))
     return [
-        _view(execution, revision, number, name, attempts.get(name, ()), held.get(name, ""))
+        _view(
+            execution, revision, number, name, attempts.get(name, ()), held.get(name, ""), data=data
+        )
         for number in layers
         for name in revision.layers[number]
         if names is None or name in names
@@ -130,10 +145,14 @@ def _view(
     name: str,
     attempts: Iterable[TaskAttempt],
     held: str,
+    *,
+    data: bool,
 ) -> TaskView:
     task = revision.plan.by_id[name]
     tries = tuple(attempts)
     last = tries[-1] if tries else None
+    remote = _remote_call(execution, name)
+    status = TaskStatus.RUNNING.value if remote else _status(execution, layer, last, held)
     view = TaskView(
         id=name,
         label=task.label,
@@ -142,29 +161,41 @@ def _view(
         layer=layer,
         needs=tuple(sorted(task.needs)),
         permission_set=task.permission_set,
-        status=_status(execution, layer, last, held),
+        status=status,
         held=held,
-        attempts=tries,
-        inputs=last.inputs if last else None,
+        remote=remote,
     )
-    return view if last is None else _with_result(view, last)
-
-
-def _with_result(view: TaskView, last: TaskAttempt) -> TaskView:
-    return replace(
+    if last is None:
+        return view
+    view = replace(
         view,
         when=last.created_at,
         skip_reason=last.skip_reason,
-        output=_effective_output(last),
-        original_output=last.output,
         is_rejected=_is_rejected(last),
         is_edited=last.is_edited,
+        duration_ms=last.duration_ms,
+    )
+    return _with_data(view, tries) if data else view
+
+
+def _with_data(view: TaskView, tries: tuple[TaskAttempt, ...]) -> TaskView:
+    last = tries[-1]
+    return replace(
+        view,
+        attempts=tries,
+        inputs=last.inputs,
+        output=_effective_output(last),
+        original_output=last.output,
         error=last.error,
         error_code=last.error_code,
         error_params=last.error_params,
         logs=last.logs,
-        duration_ms=last.duration_ms,
     )
+
+
+def _remote_call(execution: Execution, name: str) -> RemoteCall | None:
+    remote = execution.state.get("tasks", {}).get(name, {}).get("remote")
+    return RemoteCall(**remote) if remote else None
 
 
 def _effective_output(last: TaskAttempt) -> Any:
@@ -192,11 +223,12 @@ def events_of(execution: Execution, *, after: int = 0) -> QuerySet[ExecutionEven
 
 
 def messages_of(execution: Execution) -> list[dict[str, Any]]:
-    """Return the messages, oldest first: role, content, author, time and seq."""
+    """Return the newest messages, oldest first: role, content, author, time and seq."""
     rows = ExecutionEvent.objects.filter(execution=execution, kind="message_added")
+    newest = rows.order_by("-seq")[: conf.conversation_messages()]
     return [
         {**row.payload, "seq": row.seq, "created_at": row.created_at}
-        for row in rows.order_by("seq")
+        for row in reversed(list(newest))
     ]
 
 

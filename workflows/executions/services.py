@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
+from django.http import Http404
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
 
 from workflows import conf
 from workflows.agents import RegisteredAgents
+from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
 from workflows.engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
 from workflows.engine.dag import CapabilityTask, ToolTask
@@ -34,7 +36,8 @@ from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from workflows.permissions import capabilities
 from workflows.planning.catalogue_validation import checked_task
-from workflows.planning.planner import CataloguePlanner, tool_schemas
+from workflows.planning.planner import CataloguePlanner, tool_schemas, with_required_reviews
+from workflows.remote.services import results as remote_results
 from workflows.review_rules import active_rules
 from workflows.speculation import store as speculation_store
 from workflows.speculation.services import SpeculativeRunner, request_speculation
@@ -51,6 +54,7 @@ from .validation import (
     check_plan,
     check_task,
     group_warnings,
+    recheck_plan,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +87,8 @@ def ports() -> Ports:
         max_failed_replans=conf.max_failed_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         capability_code=capabilities.capability_code,
+        with_required_reviews=with_required_reviews,
+        remote_results=remote_results,
         at_rest=request_speculation,
     )
 
@@ -128,7 +134,7 @@ def start_execution(
         execution = journal_writer.create(
             workflow=workflow,
             plan=valid_plan,
-            policy=effective.model_copy(update={"review_rules": rules}),
+            policy=with_business_hours(effective.model_copy(update={"review_rules": rules})),
             policy_overrides=_override_rows(changes, _username(actor)),
             inputs=values,
             title=name[:200],
@@ -187,10 +193,12 @@ def fork_execution(
 
     `inputs` and `context` update the original ones, or replace them if `whole` is set.  The fork
     copies the results of tasks that settled before the checkpoint, and opens holds after it again.
-    It copies the policy, which is compared with the workflow's present policy as at a start.  It
-    does not copy permissions that were granted to the original execution.
+    The other tasks get the reviews that the catalogue requires now.  The fork copies the policy,
+    which is compared with the workflow's present policy as at a start.  It does not copy
+    permissions that were granted to the original execution.
 
-    Raises InvalidRequest as `start_execution` does.
+    Raises InvalidRequest as `start_execution` does, and Http404 if the execution is erased
+    meanwhile.
     """
     if not whole:
         inputs = {**execution.inputs, **(inputs or {})}
@@ -200,11 +208,19 @@ def fork_execution(
     floor = PolicyFloor.of(execution.workflow)
     changes = floor.changes(Policy.model_validate(execution.policy))
     floor.check(changes, actor)
+    revision = journal_writer.load_revision(execution.pk, checkpoint.revision)
+    begun = frozenset(name for layer in revision.layers[: checkpoint.layer + 1] for name in layer)
+    plan = recheck_plan(revision.plan, begun)
     starter = _username(execution.created_by)
     with transaction.atomic():
+        # Retention erases no run while this lock is held, and then not while the fork has data.
+        kept = Execution.objects.select_for_update(no_key=True).filter(erased_at=None)
+        if not kept.filter(pk=execution.pk).exists():
+            raise Http404
         fork = journal_writer.fork(
             parent=execution,
             checkpoint=checkpoint,
+            plan=plan,
             inputs=inputs,
             context=context,
             policy_overrides=_override_rows(changes, starter, execution.policy_overrides),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from workflows import conf
 from workflows.agents import agent_names
+from workflows.calendars.services import calendar_names
 from workflows.common.schemas import schema_errors
 from workflows.engine.dag import Plan
 from workflows.engine.permissions import NAMED
@@ -22,8 +23,12 @@ from workflows.engine.policy_floor import changes as policy_changes
 from workflows.engine.reminder_schedule import EscalationStep
 from workflows.models import Workflow
 from workflows.permissions import capabilities, grants
-from workflows.planning.catalogue_validation import above_ceiling, checked_plan, checked_task
-from workflows.planning.planner import tool_schemas
+from workflows.planning.catalogue_validation import (
+    above_ceiling,
+    checked_plan,
+    checked_task,
+)
+from workflows.planning.planner import tool_schemas, with_required_reviews
 from workflows.tools import registry
 
 from . import access
@@ -60,6 +65,18 @@ def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
         if problems:
             raise InvalidRequest(_prefixed("plan", problems))
     return plan
+
+
+def recheck_plan(plan: Plan, begun: Collection[str]) -> Plan:
+    """Return the plan of a fork with the reviews that the catalogue requires now.
+
+    Tasks in `begun` stay as they are.  Raises InvalidRequest if a task has a looser review than the
+    catalogue allows; its paths start with "plan".
+    """
+    try:
+        return with_required_reviews(plan, begun)
+    except PlanInvalid as invalid:
+        raise InvalidRequest(_prefixed("plan", invalid.problems)) from invalid
 
 
 def check_task(data: Any, roles: Collection[str]) -> Any:
@@ -204,10 +221,16 @@ def _checked_policy(written: Mapping[str, Any], make: Callable[[], Policy]) -> P
     if "review_rules" in written:
         message = "review rules are published for a workflow and cannot be part of a policy"
         raise InvalidRequest((Problem("policy.review_rules", "published_only", message),))
+    if "business_hours" in written:
+        message = "business hours come from a calendar and cannot be part of a policy"
+        raise InvalidRequest((Problem("policy.business_hours", "calendar_only", message),))
     try:
         policy = make()
     except ValidationError as error:
         raise InvalidRequest(validation_problems(error, "policy")) from error
+    if policy.calendar and policy.calendar not in calendar_names():
+        message = f"there is no calendar {policy.calendar!r}"
+        raise InvalidRequest((Problem("policy.calendar", "unknown_calendar", message),))
     if policy.permission_ceiling not in NAMED:
         message = f"must be one of {', '.join(NAMED)}"
         raise InvalidRequest(
@@ -243,10 +266,11 @@ class PolicyFloor:
         return _checked_policy(override, lambda: self.policy.overridden_by(override))
 
     def changes(self, policy: Policy) -> tuple[Change, ...]:
-        """Return where `policy` differs from the floor, apart from review rules."""
+        """Return where `policy` differs from the floor, apart from what an execution copies."""
+        copied = {name: getattr(self.policy, name) for name in ("review_rules", "business_hours")}
         return policy_changes(
             self.policy,
-            policy.model_copy(update={"review_rules": self.policy.review_rules}),
+            policy.model_copy(update=copied),
             installation_undo_seconds=conf.undo_seconds(),
             bound=self.bound,
         )

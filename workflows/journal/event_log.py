@@ -40,13 +40,12 @@ class Bound:
     transaction: int
 
 
-def take_bound() -> Bound:
-    """Return the newest visible entry and the first transaction number that comes after it.
+def bound_of(entry: int) -> Bound:
+    """Return the bound of the newest visible entry.
 
     This works because the journal updates the execution first: a transaction gets its number
     before it requests the ids of its entries.
     """
-    entry = _number(_NEWEST)
     return Bound(entry=entry, transaction=_number(_ENDS))
 
 
@@ -65,7 +64,10 @@ class ReadWatermark:
     def advance(self, *, patience: float = 0.05) -> int:
         """Advance and return the watermark; wait up to `patience` seconds for open transactions."""
         if self._next is None:
-            self._next = take_bound()
+            entry = _number(_NEWEST)
+            if entry == self._reached:  # one statement while nothing happens
+                return entry
+            self._next = bound_of(entry)
         end = time.monotonic() + patience
         while not is_complete(self._next):
             if time.monotonic() > end:

@@ -9,6 +9,7 @@ from typing import Any
 from workflows.engine import events as ev
 from workflows.engine.bounded_json import digest
 from workflows.engine.dag import AnyTask, CapabilityTask, CodeTask, Plan
+from workflows.engine.standing_terms import StandingTerms
 
 from .projections import Recorded
 
@@ -16,15 +17,16 @@ Row = dict[str, Any]
 
 GRANTS = """, grants AS (
     INSERT INTO workflows_grant (execution_id, hold_id, task_id, workflow_id, capability_id, scope,
-        subject, operation, resource, permissions, granted_by, why, expires_at)
+        subject, operation, resource, permissions, arguments, granted_by, why, expires_at)
     SELECT moved.id, g.hold_id, g.task_id, run.workflow_id, known.id, g.scope, g.subject,
-           g.operation, g.resource, g.permissions, g.granted_by, g.why,
+           g.operation, g.resource, g.permissions, g.arguments, g.granted_by, g.why,
            now() + make_interval(secs => g.seconds)
       FROM moved
       JOIN workflows_execution AS run ON run.id = moved.id
      CROSS JOIN jsonb_to_recordset(%(grants)s::jsonb)
         AS g(hold_id text, task_id text, capability text, scope text, subject text, operation text,
-             resource text, permissions jsonb, granted_by text, why text, seconds float8)
+             resource text, permissions jsonb, arguments jsonb, granted_by text, why text,
+             seconds float8)
       LEFT JOIN workflows_capability AS known ON known.name = g.capability
 )"""
 
@@ -48,12 +50,32 @@ def subject_of(task: AnyTask, scope: str) -> str:
 
 
 def grant_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
-    """Return a row for each approved escalation."""
-    return [
-        _grant_row(item.event, item.actor, plan)
-        for item in recorded
-        if isinstance(item.event, ev.HoldDecided) and item.event.grant is not None
-    ]
+    """Return a row for each approved escalation and each standing answer."""
+    rows = []
+    for item in recorded:
+        match item.event:
+            case ev.HoldDecided(standing=StandingTerms() as terms):
+                rows.append(_standing_row(item.event, terms, item.actor, plan))
+            case ev.HoldDecided(grant=dict()):
+                rows.append(_grant_row(item.event, item.actor, plan))
+    return rows
+
+
+def _standing_row(event: ev.HoldDecided, terms: StandingTerms, actor: str, plan: Plan) -> Row:
+    task = plan.by_id[event.task_id or ""]
+    return {
+        "hold_id": event.hold_id,
+        "task_id": task.id,
+        "scope": "standing",
+        "subject": digest([task.type, task.target]),
+        "operation": "approve",
+        "resource": task.target,
+        "permissions": {},
+        "arguments": terms.model_dump(mode="json")["arguments"],
+        "granted_by": actor,
+        "why": event.comment,
+        "seconds": terms.seconds,
+    }
 
 
 def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:

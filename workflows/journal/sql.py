@@ -151,14 +151,15 @@ ATTEMPT_UPDATES = """, attempt_updates AS (
 HOLDS = """, holds AS (
     INSERT INTO workflows_hold (id, execution_id, task_id, task_title, reason, decider, phase,
         status, layer, payload, groups, target, why, why_code, why_params, instructions, critical,
-        quorum, approvals, on_reject, on_timeout, opened_seq, round, previous_id, changes_left,
+        stated_risk, quorum, approvals, on_reject, on_timeout, opened_seq, round, previous_id,
+        changes_left,
         expires_at, decided_by, decision, reminders, reminded, reminds_at, escalation, escalated,
         escalates_at)
     SELECT h.id, moved.id, h.task_id, coalesce(h.task_title, ''), h.reason, h.decider, h.phase,
            'OPEN', h.layer, h.payload,
            ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why,
            coalesce(h.why_code, ''), coalesce(h.why_params, '{}'), h.instructions, h.critical,
-           h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
+           coalesce(h.stated_risk, ''), h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
            coalesce(h.round, 1), h.previous_id, coalesce(h.changes_left, 0),
            now() + make_interval(secs => h.timeout_seconds), '', '',
            coalesce(h.reminders, '[]'), 0,
@@ -169,9 +170,9 @@ HOLDS = """, holds AS (
         AS h(id text, task_id text, task_title text, reason text, decider text, phase text,
              layer int,
              payload jsonb, groups jsonb, target text, why text, why_code text, why_params jsonb,
-             instructions text, critical boolean, quorum int, on_reject text, on_timeout text,
-             opened_seq bigint, timeout_seconds float8, reminders jsonb, escalation jsonb,
-             round int, previous_id text, changes_left int)
+             instructions text, critical boolean, stated_risk text, quorum int,
+             on_reject text, on_timeout text, opened_seq bigint, timeout_seconds float8,
+             reminders jsonb, escalation jsonb, round int, previous_id text, changes_left int)
 )"""
 
 _LATER = """(make_interval(secs => coalesce(v.extend, 0))

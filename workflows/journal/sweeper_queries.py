@@ -5,6 +5,7 @@ Each row is claimed by one sweeper; times are compared by the database's clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workflows import conf
@@ -56,6 +57,31 @@ UPDATE workflows_hold AS hold
 RETURNING hold.id, hold.reminded
 """
 
+#: Remote calls of the runs that rest until one of them ends.
+_REMOTE_CALLS = """
+SELECT id, call->>'handle'
+  FROM workflows_execution, jsonb_path_query(state, '$.tasks.*.remote') AS call
+ WHERE status = 'RUNNING' AND wake_at > now() AND call->>'runner' = %(runner)s
+"""
+
+_WAKE = """
+UPDATE workflows_execution SET wake_at = NULL, dispatched_at = now()
+ WHERE id = ANY(%(ids)s::bigint[]) AND status = 'RUNNING' AND wake_at > now()
+RETURNING id
+"""
+
+#: Keys `execution:task:attempt` of attempts that have ended, or whose execution has.
+_ENDED_ATTEMPTS = """
+SELECT key
+  FROM unnest(%(keys)s::text[]) AS key
+  LEFT JOIN workflows_execution AS execution ON execution.id = split_part(key, ':', 1)::bigint
+ WHERE execution.id IS NULL OR execution.status IN ('COMPLETED', 'FAILED', 'ABORTED')
+    OR EXISTS (
+        SELECT FROM workflows_taskattempt AS ended
+         WHERE ended.execution_id = execution.id AND ended.task_id = split_part(key, ':', 2)
+           AND ended.attempt = split_part(key, ':', 3)::int)
+"""
+
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
     """Return executions with work and no lease, and mark them as enqueued (SKIP LOCKED)."""
@@ -86,3 +112,23 @@ def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:
     """
     rows = execute(_DUE_REMINDERS, {"limit": limit})
     return [(str(hold_id), int(number)) for hold_id, number in rows]
+
+
+def remote_calls(runner: str) -> list[tuple[int, str]]:
+    """Return the executions that rest until a call of this remote runner ends, with the handles."""
+    rows = execute(_REMOTE_CALLS, {"runner": runner})
+    return [(int(execution_id), str(handle)) for execution_id, handle in rows]
+
+
+def wake(execution_ids: Sequence[int]) -> list[int]:
+    """End the rest of these executions, and return those that rested; the caller enqueues jobs."""
+    if not execution_ids:
+        return []
+    return [int(row[0]) for row in execute(_WAKE, {"ids": list(execution_ids)})]
+
+
+def ended_attempts(keys: Sequence[str]) -> list[str]:
+    """Return the keys of attempts (`execution:task:attempt`) whose result nobody waits for."""
+    if not keys:
+        return []
+    return [str(row[0]) for row in execute(_ENDED_ATTEMPTS, {"keys": list(keys)})]

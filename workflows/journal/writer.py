@@ -10,14 +10,17 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Q
+from django.http import Http404
 from redis.exceptions import RedisError
 
 from workflows import conf
+from workflows.calendars.business_time import in_clock_time
 from workflows.common.crashpoints import crashpoint
 from workflows.engine.commands import load_command
 from workflows.engine.dag import Plan, Revision
@@ -44,7 +47,7 @@ from . import sql as sql
 from .lineage import ancestors_of
 from .permission_rows import PARTS as PERMISSION_PARTS
 from .prepared_statements import execute
-from .projections import Recorded, Rows, rows_of
+from .projections import Recorded, Row, Rows, rows_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -54,13 +57,17 @@ class ExecutionNotFound(Exception):
     """The execution does not exist."""
 
 
+class RevisionNotFound(PlanRevision.DoesNotExist, Http404):
+    """The plan revision does not exist; also for a reader whose run is erased meanwhile."""
+
+
 # Keyed by execution and number; bounded by 64; never stale, because stored revisions never change.
 @lru_cache(maxsize=64)
 def load_revision(execution_id: int, number: int) -> Revision:
     """Return a plan revision of an execution."""
     rows = execute(sql.REVISION, {"id": execution_id, "number": number})
     if not rows:
-        raise PlanRevision.DoesNotExist
+        raise RevisionNotFound
     plan, layers = rows[0]
     return Revision(
         number=number,
@@ -171,6 +178,7 @@ class JournalRun:
 
     def _write(self, lease: str, *, wake_at: float | None = None) -> None:
         rows = rows_of(self._recorded, self.context)
+        rows.holds = [self._in_clock_time(row) for row in rows.holds]
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.COMMIT_STEP.format(lease=lease, guard=guard, parts="".join(parts))
@@ -188,6 +196,13 @@ class JournalRun:
         self._committed = self.state
         if self._fence is not None:
             self.publish(at_once=status_changed)
+
+    def _in_clock_time(self, hold: Row) -> Row:
+        """Return the hold with its deadlines counted in the business hours of the policy."""
+        hours = self.policy.business_hours
+        if hours is None or hold["decider"] != "human":
+            return hold
+        return {**hold, **in_clock_time(hours, datetime.now(UTC), hold)}
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -218,7 +233,7 @@ class JournalRun:
             if found:
                 parts.append(getattr(sql, name.upper()))
                 parameters[name] = json.dumps(found)
-        if rows.checkpoints:
+        if rows.checkpoints and conf.checkpoints_kept():
             parts.append(sql.CHECKPOINTS)
             parameters["checkpoints"] = json.dumps(rows.checkpoints)
             parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
@@ -278,8 +293,9 @@ class JournalRun:
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         rows = ExecutionEvent.objects.filter(
             execution_id=int(self.execution_id), kind="message_added"
-        ).values_list("payload", flat=True)
-        return tuple(rows)
+        ).order_by("-seq")
+        newest = rows.values_list("payload", flat=True)[: conf.conversation_messages()]
+        return tuple(reversed(list(newest)))
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
         number = int(self.execution_id)
@@ -473,12 +489,16 @@ def fork(
     *,
     parent: Execution,
     checkpoint: Checkpoint,
+    plan: Plan,
     inputs: Mapping[str, Any],
     context: Mapping[str, Any],
     policy_overrides: Sequence[Mapping[str, Any]],
     created_by: User | None,
 ) -> Execution:
-    """Create an execution from the parent's checkpoint, with its attempts, plan and messages."""
+    """Create an execution from the parent's checkpoint, with its attempts and messages.
+
+    `plan` has the tasks and layers of the checkpoint's revision.
+    """
     revision = load_revision(parent.pk, checkpoint.revision)
     start = forked(
         load_state(checkpoint.state), total_layers=len(revision.layers), parent=str(parent.pk)
@@ -500,7 +520,7 @@ def fork(
     PlanRevision.objects.create(
         execution=execution,
         number=1,
-        plan=revision.plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+        plan=plan.model_dump(mode="json", by_alias=True, exclude_none=True),
         layers=revision.layers,
         cause="fork",
     )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from workflows.engine.commands import OptionalValues
 from workflows.engine.state import GrantScope
+from workflows.planning.planner import MAX_INTENT
 
 from .waiting import MAX_WAIT_SECONDS
 
@@ -52,6 +53,7 @@ Key = Annotated[
         "equal arguments takes effect only once.",
     ),
 ]
+ToolName = Annotated[str, Field(min_length=1, max_length=200)]
 Chars = Annotated[
     int,
     Field(
@@ -92,7 +94,7 @@ class Execute(Input):
     intent: str | None = Field(
         default=None,
         min_length=1,
-        max_length=4000,
+        max_length=MAX_INTENT,
         description="The task in plain words; the planner drafts a plan from known tools.",
     )
     inputs: dict[str, Any] = {}
@@ -180,6 +182,74 @@ class ListPending(Input):
     decider: Literal["any", "human", "agent"] = "any"
     limit: int = Field(default=20, strict=True, ge=1, le=100)
     cursor: str = Field(default="", max_length=200, description="`next` of the previous page.")
+
+
+class Action(Input):
+    """The action that you want to take with a tool of your own."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=199,
+        description="For example payments.transfer; policies match it.",
+    )
+    arguments: dict[str, Any] = Field(default={}, description="What you would execute.")
+    title: str = Field(default="", max_length=200)
+    description: str = Field(default="", max_length=4000)
+    schema_: dict[str, Any] = Field(
+        default={}, alias="schema", description="JSON Schema of the arguments."
+    )
+    output: Any = Field(default=None, description="The result, for AFTER_EXECUTION.")
+
+
+class RequestedBy(Input):
+    """Your name, shown to reviewers."""
+
+    agent: str = Field(default="", max_length=200)
+    session: str = Field(default="", max_length=200)
+    url: str = Field(default="", max_length=2000)
+
+
+class RequestApproval(Input):
+    """The fields of `POST /api/v1/approvals/`, which validates them."""
+
+    action: Action
+    idempotency_key: str = Field(
+        pattern=r"^[!-~]{1,200}$",
+        description="An id of this action, such as invoice-4711: a call with an equal key and "
+        "equal fields continues the same approval, also after a restart.",
+    )
+    phase: Literal["BEFORE_EXECUTION", "AFTER_EXECUTION"] = "BEFORE_EXECUTION"
+    risk: Literal["low", "medium", "high"] | None = None
+    context: str = Field(default="", max_length=50_000, description="Markdown for reviewers: why.")
+    instructions: str = Field(default="", max_length=4000)
+    groups: list[str] | None = Field(default=None, min_length=1, max_length=20)
+    quorum: int | None = Field(default=None, strict=True, ge=1, le=20)
+    timeout_seconds: int | None = Field(default=None, strict=True, ge=1, le=31_536_000)
+    on_timeout: Literal["reject", "approve", "keep_waiting"] | None = None
+    editable: bool | list[str] | None = Field(
+        default=None, description="What reviewers may change: true, false or JSON pointers."
+    )
+    requested_by: RequestedBy | None = None
+    wait_seconds: Wait = None
+
+
+class PredictNext(Input):
+    done: list[ToolName] = Field(
+        min_length=1,
+        max_length=100,
+        description="Names of the tools that have run, the newest last.",
+    )
+    limit: int = Field(default=3, strict=True, ge=1, le=50)
+
+
+class SimilarDecisions(Input):
+    tool: ToolName
+    arguments: dict[str, Any] | None = Field(
+        default=None,
+        description="Arguments of the call that you plan; the most similar decisions come first. "
+        "Without arguments, the newest do.",
+    )
+    limit: int = Field(default=5, strict=True, ge=1, le=20)
 
 
 class SearchTools(Input):

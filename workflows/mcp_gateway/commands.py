@@ -99,9 +99,16 @@ def _once(context: CallContext, arguments: Any, tool: str, perform: Callable[[],
         return perform()
     body = arguments.model_dump(mode="json", exclude={"wait_seconds", "idempotency_key"})
     body.get("config", {}).pop("wait_seconds", None)
+    return respond_once_by_key(context, arguments.idempotency_key, tool, body, perform)
+
+
+def respond_once_by_key(
+    context: CallContext, key: str, tool: str, body: Any, perform: Callable[[], str]
+) -> str:
+    """Return the text of `perform`, or of the first call of `tool` with this key and body."""
     answer = respond_once(
         user=context.user,
-        key=arguments.idempotency_key,
+        key=key,
         route=f"MCP {tool}",
         body=body,
         perform=lambda: StoredResponse(status=200, text=perform()),

@@ -1,4 +1,4 @@
-"""Check HTTP requests to `/mcp` before the SDK handles them.
+"""Check HTTP requests to `/mcp` and `/mcp/gate/` before the SDK handles them.
 
 The checks, in this order: transport, host and origin (against DNS rebinding by pages of other
 sites), method, token, size and syntax of the body.
@@ -33,6 +33,8 @@ from .threads import in_thread
 #: Key of the ASGI scope that holds the Caller.
 CALLER: Final = "holdpoint.caller"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+#: Paths that the challenge of a 401 names as the resource.
+_RESOURCE: Final = re.compile(r"/mcp(/gate/[-a-zA-Z0-9_]+)?/?")
 _UNAUTHORIZED: Final = -32001
 
 logger = logging.getLogger(__name__)
@@ -104,7 +106,7 @@ def _is_secure(scope: Scope, headers: Mapping[str, str]) -> bool:
 async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
     scheme, _, text = headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() != "bearer" or not text:
-        raise _unauthorized("Send an API token: Authorization: Bearer hp_…", b"")
+        raise _unauthorized(scope, "Send an API token: Authorization: Bearer hp_…", b"")
     try:
         remote = (scope.get("client") or ("",))[0]
         address = client_address(remote or "", headers.get("x-forwarded-for", ""))
@@ -113,12 +115,14 @@ async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
         after = str(math.ceil(getattr(throttled, "wait", 0))).encode()
         raise _Rejected(429, str(throttled.detail), headers=((b"retry-after", after),)) from None
     if caller is None:
-        raise _unauthorized(NOT_VALID, b', error="invalid_token"')
+        raise _unauthorized(scope, NOT_VALID, b', error="invalid_token"')
     return caller
 
 
-def _unauthorized(message: str, more: bytes) -> _Rejected:
-    challenge = (b"www-authenticate", bearer_challenge("mcp").encode() + more)
+def _unauthorized(scope: Scope, message: str, more: bytes) -> _Rejected:
+    path = scope["path"]
+    resource = path.strip("/") if _RESOURCE.fullmatch(path) else "mcp"
+    challenge = (b"www-authenticate", bearer_challenge(resource).encode() + more)
     return _Rejected(401, message, _UNAUTHORIZED, (challenge,))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db.models import QuerySet
+from django.utils.module_loading import import_string
 
 from workflows.common.keyset import BadCursor, past_row
 from workflows.common.redaction import mask_secrets
@@ -10,6 +12,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions import services
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, ExecutionEvent, Hold
+from workflows.planning.planner import next_tools
 from workflows.planning.planner import search_tools as search_catalogue
 
 from . import argument_models
@@ -17,7 +20,17 @@ from .authentication import CallContext, Caller
 from .commands import CallResult
 from .errors import CommandFailed
 from .responses import execution_response, hold_options, isoformat, review_url, started_by_caller
-from .result_models import Answer, FoundTool, FoundTools, Pending, PendingHold
+from .result_models import (
+    Answer,
+    FoundTool,
+    FoundTools,
+    PastDecision,
+    PastDecisions,
+    Pending,
+    PendingHold,
+    PredictedTool,
+    PredictedTools,
+)
 
 
 def get_execution(caller: Caller, arguments: argument_models.GetExecution) -> CallResult:
@@ -123,11 +136,50 @@ def _row(hold: Hold, context: CallContext) -> PendingHold:
     )
 
 
+def predict_next(caller: Caller, arguments: argument_models.PredictNext) -> PredictedTools:
+    """Predict the tools that run next, from past runs."""
+    _require_catalogue(caller.context())
+    tools = [
+        PredictedTool(
+            name=each.tool, confidence=each.confidence, observed=each.observed, runs=each.runs
+        )
+        for each in next_tools(arguments.done, limit=arguments.limit)
+    ]
+    return PredictedTools(tools=tools)
+
+
+def similar_decisions(caller: Caller, arguments: argument_models.SimilarDecisions) -> PastDecisions:
+    """Return what people decided about similar calls, in runs that the caller may see."""
+    context = caller.context()
+    context.require("read")
+    found = import_string(settings.HOLDPOINT["episodes"])(
+        context.user,
+        tool=arguments.tool,
+        arguments=arguments.arguments,
+        phase="BEFORE_EXECUTION" if arguments.arguments is not None else "",
+        limit=arguments.limit,
+    )
+    return PastDecisions(
+        decisions=[
+            PastDecision(
+                workflow_id=each.execution_id,
+                workflow_title=each.workflow_title,
+                trigger_phase=each.phase,
+                similarity=each.similarity,
+                decision=each.decision,
+                edited=list(each.edited),
+                comment=each.comment,
+                decided_at=each.decided_at.isoformat(),
+                outcome=each.outcome,
+            )
+            for each in found
+        ]
+    )
+
+
 def search_tools(caller: Caller, arguments: argument_models.SearchTools) -> FoundTools:
     """Search the tool catalogue with a question in plain words."""
-    context = caller.context()
-    if not context.has("run"):
-        context.require("read")
+    _require_catalogue(caller.context())
     matches = search_catalogue(
         arguments.query, limit=arguments.limit, read_only=arguments.read_only
     )
@@ -138,6 +190,7 @@ def search_tools(caller: Caller, arguments: argument_models.SearchTools) -> Foun
             description=each.tool.description,
             permission_set=each.tool.permission_set,
             read_only=each.tool.read_only,
+            destructive=each.tool.destructive,
             input_schema=dict(each.tool.input_schema),
             output_schema=each.tool.output_schema,
             similarity=round(each.similarity, 4),
@@ -145,3 +198,9 @@ def search_tools(caller: Caller, arguments: argument_models.SearchTools) -> Foun
         for each in matches.found
     ]
     return FoundTools(tools=tools, warnings=list(matches.warnings))
+
+
+def _require_catalogue(context: CallContext) -> None:
+    """Raise PermissionDenied for a token with neither the scope `run` nor `read`."""
+    if not context.has("run"):
+        context.require("read")

@@ -128,6 +128,28 @@ class Answer(_Output):
     run_url: str
 
 
+class RequestedApproval(_Output):
+    """An approval that you asked for.  Execute `arguments` only if `status` is `approved`."""
+
+    status: str = Field(
+        description="pending, approved, rejected, changes_requested, expired, cancelled, completed "
+        "or failed."
+    )
+    message: str = Field(description="The state and the next step.")
+    id: str = Field(description="The id of the approval in /api/v1/approvals/.")
+    arguments: dict[str, Any] | None = Field(
+        description="The decided arguments; null unless the action is approved."
+    )
+    arguments_digest: str | None
+    output: Any = Field(description="The decided output, if people reviewed an output.")
+    edited: bool = Field(description="A reviewer changed the arguments or the output.")
+    comment: str = Field(description="The reason of a rejection, or the requested changes.")
+    decided_by: str | None
+    execution_id: str
+    review_url: str = Field(description="The page on which people decide; you do not.")
+    expires_at: str | None
+
+
 class PendingHold(_Output):
     """An open hold, without its payload."""
 
@@ -162,9 +184,50 @@ class FoundTool(_Output):
     description: str
     permission_set: str
     read_only: bool
+    destructive: bool | None = Field(description="Null if its server does not say.")
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = Field(description="Null if the tool declares none.")
     similarity: float
+
+
+class PastDecision(_Output):
+    """A past decision of a person about a call of the tool, and the outcome of the call."""
+
+    workflow_id: str = Field(description="The run of the decision.")
+    workflow_title: str
+    trigger_phase: str
+    similarity: float | None = Field(description="0 to 1; null without arguments to compare.")
+    decision: str = Field(description="APPROVE, REJECT or REQUEST_CHANGES.")
+    edited: list[str] = Field(description="Paths of the arguments that the person changed.")
+    comment: str
+    decided_at: str
+    outcome: str = Field(
+        description="Of the call: succeeded, failed, open until it has ended, or not_run unless "
+        "it was approved."
+    )
+
+
+class PastDecisions(_Output):
+    """Decisions in runs that you may see."""
+
+    decisions: list[PastDecision]
+
+
+class PredictedTool(_Output):
+    """A tool that may run next; it followed the newest tool in `observed` of `runs` cases."""
+
+    name: str
+    confidence: float = Field(
+        description="Estimated probability that it runs next, from past runs."
+    )
+    observed: int
+    runs: int
+
+
+class PredictedTools(_Output):
+    """Most likely first; empty when past runs tell nothing."""
+
+    tools: list[PredictedTool]
 
 
 class FoundTools(_Output):

@@ -36,7 +36,8 @@ Holdpoint runs DAGs of tasks layer by layer and stops where a person or an agent
 Start with execute (search_tools finds the tools that tasks can call). Act on `status` of the \
 response. layer_complete: call continue, replan or abort. approval_required: show review_url to \
 the person; people decide there, you do not. running: call get_execution. complete, failed, \
-aborted: the run has ended. Keep workflow_id: every later call needs it."""
+aborted: the run has ended. Keep workflow_id: every later call needs it. Before a risky action \
+with a tool of your own, call request_approval and execute only what it returns as approved."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
 
     server: Server[Any] = Server(
         "holdpoint",
-        version=_version(),
+        version=package_version(),
         title="Holdpoint",
         instructions=INSTRUCTIONS,
         get_tool_input_schema=lambda name: TOOLS[name].input_schema if name in TOOLS else None,
@@ -60,7 +61,8 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
     return server
 
 
-def _version() -> str:
+def package_version() -> str:
+    """Return the version of Holdpoint."""
     try:
         return version("holdpoint")
     except PackageNotFoundError:  # run from a source tree that is not installed
@@ -110,6 +112,9 @@ async def _run_tool(
 ) -> Outcome:
     if tool.read is not None:
         return tool_result(await in_thread(tool.read, caller, arguments))
+    if tool.respond is not None:
+        seconds, report = _wait_seconds(arguments), ctx.session.report_progress
+        return tool_result(await tool.respond(caller, arguments, seconds, report))
     repeated = elicitation.repeated_call(params) if tool.elicits else None
     result = repeated.result if repeated else await in_thread(_perform, tool, caller, arguments)
     if repeated.accepted if repeated else result.waits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -12,9 +12,17 @@ from pydantic import BaseModel
 
 from workflows.engine.dag import Plan
 
-from . import argument_models, commands, queries
+from . import approval_requests, argument_models, commands, queries
 from .authentication import Caller
-from .result_models import Answer, FoundTools, Pending
+from .result_models import (
+    Answer,
+    FoundTools,
+    PastDecisions,
+    Pending,
+    PredictedTools,
+    RequestedApproval,
+)
+from .waiting import Report
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Tool:
     Attributes:
         perform: changes or finds a run; the server then responds with the state of that run.
         read: returns the response itself.
+        respond: returns the response itself after waiting some seconds, and reports progress.
         elicits: whether the response may ask the client to open the review page.
         throttle_scope: the limit per minute for its calls, besides the limit for all calls.
     """
@@ -35,6 +44,7 @@ class Tool:
     output_model: type[BaseModel]
     perform: Callable[[Caller, Any], commands.CallResult] | None = None
     read: Callable[[Caller, Any], BaseModel] | None = None
+    respond: Callable[[Caller, Any, float, Report], Awaitable[BaseModel]] | None = None
     elicits: bool = False
     read_only: bool = False
     destructive: bool = False
@@ -165,6 +175,17 @@ _ALL_TOOLS = (
         read_only=True,
     ),
     Tool(
+        name="request_approval",
+        title="Ask for approval",
+        description="Ask people whether you may take an action with a tool of your own, and wait "
+        "for their answer. Execute the returned arguments only if status is approved: people may "
+        "have changed them. If it is pending, call again with the same fields and idempotency_key. "
+        "Needs a token with the scope `ask`.",
+        input_model=argument_models.RequestApproval,
+        output_model=RequestedApproval,
+        respond=approval_requests.request_approval,
+    ),
+    Tool(
         name="search_tools",
         title="Find tools for a plan",
         description="Search tools that the tasks of a plan can call, by meaning and words; best "
@@ -172,6 +193,26 @@ _ALL_TOOLS = (
         input_model=argument_models.SearchTools,
         output_model=FoundTools,
         read=queries.search_tools,
+        read_only=True,
+    ),
+    Tool(
+        name="similar_decisions",
+        title="Find past decisions about a call",
+        description="Return what people decided about earlier calls of a tool, with their comments "
+        "and the outcome of each call; use it before you plan a call that people review.",
+        input_model=argument_models.SimilarDecisions,
+        output_model=PastDecisions,
+        read=queries.similar_decisions,
+        read_only=True,
+    ),
+    Tool(
+        name="predict_next",
+        title="Predict the next tool",
+        description="Return the tools that probably run next after the tools that have run, with "
+        "the probability from past runs; most likely first.",
+        input_model=argument_models.PredictNext,
+        output_model=PredictedTools,
+        read=queries.predict_next,
         read_only=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Wait until a run stops, and report progress meanwhile."""
+"""Wait until a run stops or an approval is answered, and report progress meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count
 from django.http import Http404
@@ -67,7 +68,7 @@ async def wait_until_stopped(
     """
     end = time.monotonic() + seconds
     progress = _Progress(report)
-    async with _waiting_call(caller), Subscription(channel_group(workflow_id)) as subscription:
+    async with waiting_call(caller), Subscription(channel_group(workflow_id)) as subscription:
         while True:
             snapshot = await in_thread(_snapshot, caller, workflow_id, frozenset(ignored_holds))
             left = end - time.monotonic()
@@ -79,8 +80,34 @@ async def wait_until_stopped(
             await subscription.wait(min(left, _POLL_SECONDS))
 
 
+async def wait_until_answered(
+    caller: Caller,
+    body: dict[str, Any],
+    *,
+    seconds: float,
+    read: Callable[[], Awaitable[dict[str, Any]]],
+    report: Report,
+) -> dict[str, Any]:
+    """Return the body of an approval when its status is no longer `pending`, or after `seconds`.
+
+    Progress counts the seconds, so that a client can extend its own timeout.
+    """
+    start = time.monotonic()
+    text = f"waiting for a person to decide at {body['review_url']}"
+    group = channel_group(body["execution_id"])
+    async with waiting_call(caller), Subscription(group) as subscription:
+        while True:
+            # Subscribed before reading, so that no decision is missed in between.
+            body = await read()
+            left = start + seconds - time.monotonic()
+            if body["status"] != "pending" or left <= 0:
+                return body
+            await report(round(seconds - left, 3), seconds, text)
+            await subscription.wait(min(left, _POLL_SECONDS))
+
+
 @asynccontextmanager
-async def _waiting_call(caller: Caller) -> AsyncIterator[None]:
+async def waiting_call(caller: Caller) -> AsyncIterator[None]:
     """Count a waiting call; raise Throttled if the token has too many in this process."""
     most = conf.connections_each()
     if most and _waiting[caller.token_id] >= most:

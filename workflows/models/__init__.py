@@ -1,6 +1,8 @@
 """Database models of workflows.  Import them from here."""
 
+from .absences import Absence
 from .approvals import Approval, ApprovalPolicy
+from .calendars import BusinessCalendar
 from .commands import CommandLog, IdempotencyKey, QueuedCommand
 from .executions import (
     QUEUE_KINDS,
@@ -13,6 +15,7 @@ from .executions import (
     PlanRevision,
     TaskAttempt,
 )
+from .gates import Gate, GateCall, GatePolicy, GateTool
 from .holds import Hold
 from .mcp_servers import McpServer
 from .metrics import EventCursor, Total
@@ -27,10 +30,12 @@ from .workflows import Workflow, WorkflowVersion
 __all__ = [
     "QUEUE_KINDS",
     "UNDER_WAY",
+    "Absence",
     "ApiToken",
     "Approval",
     "ApprovalPolicy",
     "Audience",
+    "BusinessCalendar",
     "Capability",
     "Checkpoint",
     "CommandLog",
@@ -39,6 +44,10 @@ __all__ = [
     "ExecutionEvent",
     "ExecutionReceipt",
     "ExecutionWords",
+    "Gate",
+    "GateCall",
+    "GatePolicy",
+    "GateTool",
     "Grant",
     "Hold",
     "IdempotencyKey",

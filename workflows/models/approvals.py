@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
 from workflows.engine.policy import ReviewPolicy
+from workflows.engine.standing_terms import MAX_HOURS
 
 #: Names of actions; a policy's pattern may end with `*`.
 ACTION_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:/@\-]{0,198}"
@@ -95,8 +96,30 @@ class ApprovalPolicy(models.Model):
     instructions = models.TextField(
         blank=True, default="", help_text="Shown to reviewers, above the instructions of the agent."
     )
+    calendar = models.ForeignKey(
+        "workflows.BusinessCalendar",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Seconds count in its business hours; empty for the default calendar.",
+    )
     allows_standing_answers = models.BooleanField(
-        default=False, help_text="A reviewer may approve similar actions for a time."
+        default=False,
+        help_text="A reviewer may approve later, similar actions of the same agent for a time.",
+    )
+    standing_max_hours = models.PositiveSmallIntegerField(
+        "longest standing answer",
+        default=8,
+        db_default=8,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_HOURS)],
+        help_text="Hours. A shorter time also ends standing answers that were given before.",
+    )
+    standing_high_risk = models.BooleanField(
+        "standing answers for high risk",
+        default=False,
+        db_default=False,
+        help_text="Standing answers may cover actions of high risk.",
     )
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -182,6 +205,10 @@ class Approval(models.Model):
     # Markdown for reviewers.
     context = models.TextField(blank=True, default="")
     callback_url = models.CharField(max_length=2000, blank=True, default="")
+    # For a callback of an AuthZEN access request: {"state": …} as the caller gave it.
+    authzen_callback = models.JSONField(null=True)
+    #: Input that an MCP server asks for during a call through a gate: only the gate ends it.
+    is_question = models.BooleanField(default=False)
     arguments_digest = models.CharField(max_length=64)
     # The result that the caller reported; `result_ok` is null until then.
     result_ok = models.BooleanField(null=True)

@@ -67,6 +67,8 @@ class Execution(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
+    # When retention erased the data of the run; only `holdpoint_erase` of the database sets it.
+    erased_at = models.DateTimeField(null=True, editable=False)
     # The lease of a worker.  `fence` grows with every claim, so writes of an earlier holder fail.
     lease_owner = models.CharField(max_length=100, default="", db_default="")
     lease_until = models.DateTimeField(null=True)
@@ -100,6 +102,12 @@ class Execution(models.Model):
             models.Index(fields=["workflow", "-id"], name="execution_by_workflow"),
             # Running executions share one key, so no step of an execution updates this index.
             models.Index(fields=["finished_at", "id"], name="execution_by_end"),
+            # For retention; running and erased executions are not in it.
+            models.Index(
+                fields=["finished_at", "id"],
+                condition=Q(finished_at__isnull=False, erased_at=None),
+                name="execution_not_erased",
+            ),
             models.Index(
                 fields=["created_by"],
                 condition=Q(status__in=UNDER_WAY),

@@ -45,6 +45,8 @@ class Hold(models.Model):
     why_params = models.JSONField(default=dict, db_default={}, blank=True)
     instructions = models.TextField(default="", blank=True)
     critical = models.BooleanField(default=False)
+    # Risk of an external action: that of its agent, policy and catalogue; "" for other tasks.
+    stated_risk = models.CharField(max_length=10, blank=True, default="", db_default="")
     quorum = models.IntegerField(default=1)
     approvals = ArrayField(models.CharField(max_length=150), default=list)
     on_reject = models.CharField(max_length=10, default="abort")

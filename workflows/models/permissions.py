@@ -61,10 +61,14 @@ class Capability(models.Model):
 
 
 class Grant(models.Model):
-    """A permission that a person granted.
+    """A permission that a person granted, or a standing answer.
 
-    The journal writes it in the step that decides the escalation.  A task within its scope may use
-    it while it is neither revoked nor expired.
+    The journal writes it in the step that decides the hold.  A task within its scope may use it
+    while it is neither revoked nor expired.
+
+    A standing answer covers later actions with the name `resource`, asked with the same token of
+    the same person for the same agent; `arguments` has the rules for those that may differ, see
+    `workflows.engine.standing_terms`.
     """
 
     class Scope(models.TextChoices):
@@ -72,6 +76,7 @@ class Grant(models.Model):
         EXECUTION = "execution", "this run"
         CAPABILITY = "capability", "this capability"
         UNTIL = "until", "this task in every run of its workflow, until a time"
+        STANDING = "standing", "this action of the same agent, until a time"
 
     scope = models.CharField(max_length=10, choices=Scope.choices)
     execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="grants")
@@ -87,8 +92,10 @@ class Grant(models.Model):
     subject = models.CharField(max_length=64)
     operation = models.CharField(max_length=20)
     resource = models.TextField()
-    # The requested PermissionSet as JSON.
+    # The requested PermissionSet as JSON; empty for a standing answer.
     permissions = models.JSONField()
+    # Rules of a standing answer by the name of the argument; null for other grants.
+    arguments = models.JSONField(null=True, blank=True)
     granted_by = models.CharField(max_length=150)
     why = models.TextField(default="", blank=True)
     granted_at = models.DateTimeField(db_default=Now())
@@ -102,7 +109,7 @@ class Grant(models.Model):
         ordering = ("-id",)
         constraints = [
             models.CheckConstraint(
-                condition=Q(expires_at__isnull=False) | ~Q(scope="until"),
+                condition=Q(expires_at__isnull=False) | ~Q(scope__in=("until", "standing")),
                 name="grant_until_has_an_end",
             ),
             models.CheckConstraint(
@@ -123,6 +130,11 @@ class Grant(models.Model):
                 fields=["capability"],
                 condition=Q(revoked_at=None, scope="capability"),
                 name="grant_of_capability",
+            ),
+            models.Index(
+                fields=["resource"],
+                condition=Q(revoked_at=None, scope="standing"),
+                name="grant_standing_by_action",
             ),
         ]
 

@@ -31,6 +31,8 @@ class Speculation(models.Model):
     tool = models.CharField(max_length=200)
     # The held tool, or the reason of a hold without a task.
     behind = models.CharField(max_length=200)
+    # Id of the hold whose decision shows whether the result is used; "" before this was stored.
+    hold = models.CharField(max_length=40, default="", blank=True, db_default="")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     # JSON text of the tool's output; empty if there is none, or after it was used or dropped.
     output = models.TextField(default="", blank=True, db_default="")

@@ -19,6 +19,8 @@ class ApiToken(models.Model):
     scopes = ArrayField(models.CharField(max_length=20))
     #: Ids instead of a many-to-many relation: deleting a workflow must not remove the limit.
     only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
+    #: Ids of the MCP gates that the token is limited to; such a token has only the scope `gate`.
+    only_gates = ArrayField(models.BigIntegerField(), null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True, blank=True)
     #: The token that created this one; this one is revoked with it.

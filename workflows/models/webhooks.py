@@ -79,6 +79,8 @@ class WebhookDelivery(models.Model):
         on_delete=models.PROTECT,
         related_name="+",
         db_index=False,
+        # Retention deletes events with their deliveries; checking each would scan the table.
+        db_constraint=False,
     )
     execution = models.ForeignKey(
         "workflows.Execution",
@@ -111,6 +113,7 @@ class WebhookDelivery(models.Model):
                 name="webhook_delivery_waits",
             ),
             models.Index(fields=["finished_at"], name="webhook_delivery_finished"),
+            models.Index(fields=["execution"], name="webhook_delivery_of_run"),
         ]
 
     def __str__(self) -> str:

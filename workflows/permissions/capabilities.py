@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from django.db import IntegrityError, transaction
+from pydantic import ValidationError
 
 from workflows.common.schemas import infer_schema, infer_type, schema_problem
 from workflows.engine.dag import CodeTask
@@ -23,6 +25,8 @@ from .grants import IN_FORCE
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+logger = structlog.get_logger(__name__)
 
 _SCHEMAS = ("input_schema", "output_schema")
 
@@ -76,7 +80,7 @@ def _stored(row: Capability) -> StoredCode:
         code=row.code,
         input_schema=row.input_schema,
         output_schema=row.output_schema,
-        permissions=PermissionSet.model_validate(row.permission_set),
+        permissions=declared_set(row),
     )
 
 
@@ -131,8 +135,15 @@ def capability_code(name: str) -> CapabilityCode | None:
 
 
 def declared_set(row: Capability) -> PermissionSet:
-    """Return the permission set that a capability was created with."""
-    return PermissionSet.model_validate(row.permission_set)
+    """Return the permission set that a capability was created with; an invalid one grants nothing.
+
+    Only a write to the database can make it invalid.
+    """
+    try:
+        return PermissionSet.model_validate(row.permission_set)
+    except ValidationError:
+        logger.warning("capability with an invalid permission set", capability=row.name)
+        return PermissionSet()
 
 
 def raised_sets(rows: Iterable[Capability]) -> dict[int, PermissionSet]:

@@ -98,6 +98,9 @@ def _can_be_denied(call: TaskCall) -> bool:
     """Whether the task can be denied a permission: all code, and tools that check permissions."""
     if not isinstance(call.task, ToolTask):
         return not isinstance(call.task, ExternalActionTask)
+    if call.task.runner is not None:
+        # A grant may be revoked while the task runs, and a remote task cannot be stopped then.
+        return False
     tool = registry.get(call.task.tool)
     return tool is not None and tool.asks
 

@@ -35,7 +35,7 @@ def visible_grants(user: User) -> QuerySet[Grant]:
     """Return the grants of the executions that the user may see, newest first."""
     return (
         access.filter_visible(Grant.objects.all(), user)
-        .select_related("execution", "capability", "workflow")
+        .select_related("execution__approval__owner", "capability", "workflow")
         .order_by("-pk")
     )
 

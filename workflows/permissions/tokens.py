@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
+from oauth2_provider.models import get_grant_model, get_refresh_token_model
 
 from workflows import conf
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.journal.prepared_statements import query
-from workflows.models import ApiToken, Workflow
+from workflows.models import ApiToken, Gate, Workflow
 
 from . import step_up
 
@@ -36,10 +37,13 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from oauth2_provider.models import AbstractApplication
 
-#: `ask` is for agents that only ask for approvals.  `admin` requires an admin, `loosen` the
+#: The scope of an identity provider that manages accounts, which has no other scope.
+SCIM = "scim"
+#: `ask` is for agents that only ask for approvals, `gate` for those that call tools of MCP gates.
+#: `admin` requires an admin, `loosen` the
 #: permission `loosen_policy`; agents do not get `decide` or `loosen` by default.
 #: `decide_high_risk` replaces the confirmation code (HOLDPOINT_STEP_UP).
-SCOPES = ("read", "ask", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
+SCOPES = ("read", "ask", "gate", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
 _SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: Precision of `last_used_at`, so that a busy token does not write with every request.
@@ -56,18 +60,20 @@ def create_token(
     scopes: Iterable[str],
     expires_at: datetime | None = None,
     workflows: Iterable[str] | None = None,
+    gates: Iterable[str] | None = None,
     confirmed: bool = False,
 ) -> tuple[ApiToken, str]:
     """Create a token; returns it with its text, which is not stored.
 
-    `workflows` names the workflows that the token is limited to; None means no limit.  A token
-    that is created with another token ends no later than that one, and is revoked with it.
+    `workflows` names the workflows that the token is limited to; None means no limit.  `gates`
+    names the MCP gates that a token with no other scope than `gate` is limited to.  A token that
+    is created with another token ends no later than that one, and is revoked with it.
 
     `confirmed` says that the user has confirmed with a second factor, which the scope
     `decide_high_risk` requires whether HOLDPOINT_STEP_UP is on or off.
 
     Raises InvalidRequest for missing or unknown scopes, for scopes that the user may not give, for
-    unknown workflows, a name of more than 100 characters and an `expires_at` in the past.
+    unknown workflows or gates, a name of more than 100 characters and an `expires_at` in the past.
     """
     wanted = _checked_scopes(user, scopes, confirmed=confirmed)
     if len(name) > _MAX_NAME:
@@ -75,6 +81,7 @@ def create_token(
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
     only = _checked_workflows(user, workflows)
+    only_gates = _checked_gates(wanted, gates)
     text = new_text()
     with transaction.atomic():
         maker = _locked_maker(user)
@@ -87,6 +94,7 @@ def create_token(
             digest=digest_of(text),
             scopes=wanted,
             only_workflows=only,
+            only_gates=only_gates,
             expires_at=expires_at,
             made_by=maker,
         )
@@ -114,19 +122,25 @@ def store_oauth_token(
     family: UUID,
     text: str,
     scopes: Iterable[str],
+    gates: Iterable[str] | None,
     expires_at: datetime,
 ) -> None:
     """Store an access token of an OAuth client; a refreshed one replaces the one before.
 
-    `family` is the same for all tokens that follow from one consent.
+    `family` is the same for all tokens that follow from one consent.  A token for `gates` has only
+    the scope `gate`.
 
-    Raises InvalidRequest for scopes that the user may not give, and Revoked for a family that was
-    revoked.
+    Raises InvalidRequest for scopes that the user may not give and for unknown gates, and Revoked
+    for a family that was revoked.
     """
+    wanted = _checked_scopes(user, scopes, confirmed=False)
+    if gates is not None:
+        wanted = [scope for scope in wanted if scope == "gate"]
     changes = {
         "prefix": _prefix_of(text),
         "digest": digest_of(text),
-        "scopes": _checked_scopes(user, scopes, confirmed=False),
+        "scopes": wanted,
+        "only_gates": _checked_gates(wanted, gates),
         "expires_at": expires_at,
     }
     same = ApiToken.objects.select_for_update(of=("self",)).filter(oauth_family=family)
@@ -168,21 +182,25 @@ def _locked_maker(user: User) -> ApiToken | None:
 
 
 def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> list[str]:
-    given = set(scopes)
-    unknown = sorted(given.difference(SCOPES))
+    given, known = set(scopes), (*SCOPES, SCIM)
+    unknown = sorted(given.difference(known))
     if unknown or not given:
-        choice = ", ".join(SCOPES)
+        choice = ", ".join(known)
         what = f"there is no scope {unknown[0]!r}" if unknown else "name at least one scope"
         raise InvalidRequest((Problem("scopes", "unknown_scope", f"{what}; there are: {choice}"),))
-    if "admin" in given and access.ADMIN not in access.roles_of(user):
-        message = "only an admin's token may have the scope 'admin'"
-        raise InvalidRequest((Problem("scopes", "not_admin", message),))
+    for scope in ("admin", SCIM):
+        if scope in given and access.ADMIN not in access.roles_of(user):
+            message = f"only an admin's token may have the scope {scope!r}"
+            raise InvalidRequest((Problem("scopes", "not_admin", message),))
+    if SCIM in given and len(given) > 1:
+        message = f"a token with the scope {SCIM!r} has no other scope"
+        raise InvalidRequest((Problem("scopes", "other_scopes", message),))
     if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
         message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
         raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
     if step_up.SCOPE in given and not confirmed:
         raise InvalidRequest((Problem("scopes", "step_up", _not_confirmed()),))
-    return [scope for scope in SCOPES if scope in given]
+    return [scope for scope in known if scope in given]
 
 
 def _not_confirmed() -> str:
@@ -205,6 +223,21 @@ def _checked_workflows(user: User, names: Iterable[str] | None) -> list[int] | N
     if missing or not given:
         message = f"there is no workflow {missing[0]!r}" if missing else "name at least one"
         raise InvalidRequest((Problem("workflows", "unknown_workflow", message),))
+    return sorted(found.values())
+
+
+def _checked_gates(scopes: list[str], names: Iterable[str] | None) -> list[int] | None:
+    if names is None:
+        return None
+    given = list(dict.fromkeys(names))
+    if scopes != ["gate"]:
+        message = "a token that is limited to gates has the scope 'gate' and no other"
+        raise InvalidRequest((Problem("gates", "other_scopes", message),))
+    found = dict(Gate.objects.filter(name__in=given).values_list("name", "pk"))
+    missing = [name for name in given if name not in found]
+    if missing or not given:
+        message = f"there is no gate {missing[0]!r}" if missing else "name at least one"
+        raise InvalidRequest((Problem("gates", "unknown_gate", message),))
     return sorted(found.values())
 
 
@@ -232,16 +265,14 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     found = query(sql, [digest if each == _PLACE else each for each in parameters])
     if not found:
         return None
-    *values, names = found[0]
+    *values, names, delegated = found[0]
     fields = _columns(ApiToken)
     token = ApiToken.from_db(DEFAULT_DB_ALIAS, fields, values[: len(fields)])
     people = get_user_model()
     token.user = people.from_db(DEFAULT_DB_ALIAS, _columns(people), values[len(fields) :])
     if reading:
-        access.set_cached_groups(token.user, names)
-    if _is_stale(token.last_used_at):
-        stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - _USE_NOTED_EVERY)
-        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=Now())
+        access.set_cached_groups(token.user, names, delegated)
+    _record_uses([token])
     return _limited(token)
 
 
@@ -256,7 +287,10 @@ def _question() -> tuple[str, tuple[Any, ...]]:
     groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
     person = [f"user__{name}" for name in _columns(get_user_model())]
     rows = usable().filter(digest=_PLACE).order_by()
-    asked = rows.values_list(*_columns(ApiToken), *person, ArraySubquery(groups))
+    delegated = access.delegated_group_names(OuterRef("user_id"))
+    asked = rows.values_list(
+        *_columns(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
+    )
     return asked.query.sql_with_params()
 
 
@@ -266,15 +300,34 @@ def _columns(model: type[Model]) -> list[str]:
 
 def usable_token(token_id: int) -> ApiToken | None:
     """Return a valid token by id, like `authenticate_token`, without recording a use."""
-    return _limited(usable().select_related("user").filter(pk=token_id).first())
+    token = usable().select_related("user").filter(pk=token_id).first()
+    return None if token is None else _limited(token)
 
 
-def _limited(token: ApiToken | None) -> ApiToken | None:
-    if token is not None:
-        access.limit_to_workflows(token.user, token.only_workflows)
-        credential = access.Credential(token.pk, frozenset(token.scopes))
-        access.set_credential(token.user, credential)
+def usable_tokens(ids: Collection[int]) -> dict[int, ApiToken]:
+    """Return the valid tokens among `ids`, with their users, for connections that stay open.
+
+    Their uses are recorded, each at most once a minute.
+    """
+    if not ids:
+        return {}
+    found = list(usable().select_related("user").filter(pk__in=ids))
+    _record_uses(found)
+    return {token.pk: token for token in map(_limited, found)}
+
+
+def _limited(token: ApiToken) -> ApiToken:
+    """Give the token's user the limits of the token."""
+    access.limit_to_workflows(token.user, token.only_workflows)
+    access.set_credential(token.user, access.Credential(token.pk, frozenset(token.scopes)))
     return token
+
+
+def _record_uses(tokens: Iterable[ApiToken]) -> None:
+    ids = [token.pk for token in tokens if _is_stale(token.last_used_at)]
+    if ids:
+        stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - _USE_NOTED_EVERY)
+        ApiToken.objects.filter(stale, pk__in=ids).update(last_used_at=Now())
 
 
 def _is_stale(noted: datetime | None) -> bool:
@@ -285,6 +338,7 @@ def _is_stale(noted: datetime | None) -> bool:
 def revoke(*, tokens: QuerySet[ApiToken]) -> int:
     """Revoke tokens and the tokens created with them; returns how many of `tokens` were active."""
     with transaction.atomic():
+        _end_consents(tokens)
         ids = set(tokens.values_list("pk", flat=True))
         switched_off = ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
         known = set(ids)
@@ -294,6 +348,23 @@ def revoke(*, tokens: QuerySet[ApiToken]) -> int:
             known |= ids
             ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
     return switched_off
+
+
+def _end_consents(tokens: QuerySet[ApiToken]) -> None:
+    """End the refresh tokens and unused codes of the tokens that OAuth clients have.
+
+    Before the API tokens themselves: a refresh locks its refresh token first too.  Tokens created
+    with another token belong to no client.
+    """
+    consents = tokens.exclude(oauth_family=None)
+    for family, client, user in consents.values_list("oauth_family", "oauth_client", "user"):
+        get_grant_model().objects.filter(application=client, user=user).delete()
+        get_refresh_token_model().revoke_family(family)
+
+
+def end_oauth_codes(user: User) -> None:
+    """End the codes that OAuth clients of a user have not exchanged yet."""
+    get_grant_model().objects.filter(user=user).delete()
 
 
 def is_over(token: ApiToken) -> bool:
@@ -308,4 +379,12 @@ def workflow_names(token: ApiToken) -> list[str] | None:
     if token.only_workflows is None:
         return None
     rows = Workflow.objects.filter(pk__in=token.only_workflows).order_by("name")
+    return list(rows.values_list("name", flat=True))
+
+
+def gate_names(token: ApiToken) -> list[str] | None:
+    """Return the names of the gates that a token is limited to; None if it is not."""
+    if token.only_gates is None:
+        return None
+    rows = Gate.objects.filter(pk__in=token.only_gates).order_by("name")
     return list(rows.values_list("name", flat=True))

@@ -22,7 +22,8 @@ from workflows.engine.plan_validation import (
     external_action_problem,
     parse_plan,
 )
-from workflows.engine.policy import ReviewPolicy
+from workflows.engine.policy import ReviewPolicy, TriggerPhase
+from workflows.remote.services import runner_problem
 
 
 class KnownTool(Protocol):
@@ -33,6 +34,9 @@ class KnownTool(Protocol):
 
     @property
     def permission_set(self) -> str: ...
+
+    @property
+    def can_destroy(self) -> bool: ...
 
 
 class KnownCapability(Protocol):
@@ -58,6 +62,14 @@ _EACH_USE = ReviewPolicy(
     on_timeout="keep_waiting",
     on_reject="fail",
     instructions="This capability asks before each use.",
+    always=True,
+)
+
+#: The review of a tool that can destroy data.
+_DESTRUCTIVE = ReviewPolicy(
+    on_timeout="keep_waiting",
+    on_reject="fail",
+    instructions="This tool can destroy data.",
     always=True,
 )
 
@@ -100,22 +112,54 @@ def checked_plan(
     catalogue: Catalogue,
     capabilities: Capabilities = no_capabilities,
     confines: Confines = _every_tool,
+    *,
+    kept: Collection[str] = frozenset(),
 ) -> Plan:
     """Validate a plan, and set the permission set of each task from its tool or capability.
 
-    A task with a capability that asks before each use gets a review unless it has one.  Raises
-    PlanInvalid with all problems: first of the structure, then of tools, capabilities and schemas.
+    A task with a capability that asks before each use, or with a tool that can destroy data, gets
+    a review unless it has one; no rule and no timeout replaces the person.  Tasks with an id in
+    `kept` were checked before and stay as they are.  Raises PlanInvalid with all problems: first of
+    the structure, then of tools, capabilities and schemas.
     """
     plan = data if isinstance(data, Plan) else parse_plan(data)
-    known = _Known.of(plan.tasks, catalogue, capabilities, confines)
+    new = [task for task in plan.tasks if task.id not in kept]
+    known = _Known.of(new, catalogue, capabilities, confines)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
+        if task.id not in kept
         for problem in _task_problems(task, f"tasks[{index}]", known)
     ]
     if problems:
         raise PlanInvalid(tuple(problems))
-    return Plan(tasks=tuple(_completed(task, known) for task in plan.tasks))
+    return _replaced(plan, (_completed(task, known) for task in new))
+
+
+def rechecked(
+    plan: Plan, begun: Collection[str], catalogue: Catalogue, capabilities: Capabilities
+) -> Plan:
+    """Return the plan with the reviews that the catalogue requires now, for a fork or a replan.
+
+    Tools and capabilities may have been marked since the plan was checked.  Tasks in `begun` stay
+    as they are.  Raises PlanInvalid if a task has a looser review than the catalogue allows.
+    """
+    left = [task for task in plan.tasks if task.id not in begun]
+    known = _Known.of(left, catalogue, capabilities, _every_tool)
+    problems = [
+        problem
+        for index, task in enumerate(plan.tasks)
+        if task.id not in begun
+        for problem in _review_problems(task, f"tasks[{index}].human_review", known)
+    ]
+    if problems:
+        raise PlanInvalid(tuple(problems))
+    return _replaced(plan, (_with_required_review(task, known) for task in left))
+
+
+def _replaced(plan: Plan, tasks: Iterable[Any]) -> Plan:
+    by_id = {task.id: task for task in tasks}
+    return Plan(tasks=tuple(by_id.get(task.id, task) for task in plan.tasks))
 
 
 def checked_task(
@@ -161,7 +205,50 @@ def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
             "to a smaller one"
         )
         problems.append(Problem(_join(path, "permission_set"), "not_confined", message))
-    return problems
+    unable = runner_problem(task, _join(path, "runner"))
+    if unable is not None:
+        problems.append(unable)
+    return problems + _review_problems(task, _join(path, "human_review"), known)
+
+
+def _review_problems(task: Any, path: str, known: _Known) -> list[Problem]:
+    """Return why the review of the task is looser than its tool or capability requires."""
+    review = task.human_review
+    if review is None or not review.enabled:
+        return []
+    if _can_destroy(task, known):
+        return _unsafe_review(task.tool, review, path)
+    if _asks(task, known) and review.can_skip:
+        message = (
+            "the review of a capability that asks before each use takes no skip_when or sample"
+        )
+        return [Problem(path, "always_reviewed", message)]
+    return []
+
+
+def _can_destroy(task: Any, known: _Known) -> bool:
+    tool = known.tools.get(task.tool) if isinstance(task, ToolTask) else None
+    return tool is not None and tool.can_destroy
+
+
+def _asks(task: Any, known: _Known) -> bool:
+    name = task.capability if isinstance(task, CapabilityTask) else ""
+    capability = known.capabilities.get(name)
+    return capability is not None and capability.asks
+
+
+def _unsafe_review(tool: str, review: ReviewPolicy, path: str) -> list[Problem]:
+    """Return why no person must decide this review before a tool that can destroy data runs."""
+    if review.trigger_phase is not TriggerPhase.BEFORE_EXECUTION:
+        message = f"{tool} can destroy data: its review must be before it runs"
+    elif review.can_skip or review.on_timeout == "approve":
+        message = (
+            f"{tool} can destroy data: its review takes no skip_when, no sample and no approval by"
+            " timeout"
+        )
+    else:
+        return []
+    return [Problem(path, "always_reviewed", message)]
 
 
 def above_ceiling(
@@ -202,13 +289,8 @@ def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list
     if capability is None:
         message = f"there is no capability {task.capability!r}, or it is disabled"
         return [Problem(_join(path, "capability"), "unknown_capability", message)]
-    review = task.human_review
-    if capability.asks and review is not None and review.enabled and review.can_skip:
-        message = (
-            "the review of a capability that asks before each use takes no skip_when or sample"
-        )
-        return [Problem(_join(path, "human_review"), "always_reviewed", message)]
-    return _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
+    looser = _review_problems(task, _join(path, "human_review"), known)
+    return looser or _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
 
 
 def _mismatches(schema: Any, values: Mapping[str, Any], path: str) -> list[Problem]:
@@ -224,23 +306,35 @@ def _join(prefix: str, path: str) -> str:
 
 def _completed(task: Any, known: _Known) -> Any:
     """Return the task with values from the catalogue that the plan does not set."""
-    if isinstance(task, ToolTask) and task.permission_set is None:
-        return task.model_copy(update={"permission_set": known.tools[task.tool].permission_set})
     if isinstance(task, CodeTask) and task.permission_set is None:
         return task.model_copy(update={"permission_set": "minimal"})
+    if isinstance(task, ToolTask):
+        task = _with_permission_set(task, known.tools[task.tool].permission_set)
     if isinstance(task, CapabilityTask):
-        return _with_capability(task, known.capabilities[task.capability])
-    return task
+        task = _with_permission_set(task, known.capabilities[task.capability].permission_set)
+    return _with_required_review(task, known)
 
 
-def _with_capability(task: CapabilityTask, capability: KnownCapability) -> CapabilityTask:
-    changes: dict[str, Any] = {}
-    if task.permission_set is None:
-        changes["permission_set"] = capability.permission_set
-    review = task.human_review
-    if capability.asks:
-        has_review = review is not None and review.enabled
-        changes["human_review"] = (
-            review.model_copy(update={"always": True}) if review and has_review else _EACH_USE
-        )
-    return task.model_copy(update=changes)
+def _with_permission_set(task: Any, otherwise: str) -> Any:
+    if task.permission_set is not None:
+        return task
+    return task.model_copy(update={"permission_set": otherwise})
+
+
+def _with_required_review(task: Any, known: _Known) -> Any:
+    """Return the task with the review that its tool or capability requires."""
+    if _can_destroy(task, known):
+        required = _DESTRUCTIVE
+    elif _asks(task, known):
+        required = _EACH_USE
+    else:
+        return task
+    review = _always(task.human_review, required)
+    return task.model_copy(update={"human_review": review})
+
+
+def _always(review: ReviewPolicy | None, otherwise: ReviewPolicy) -> ReviewPolicy:
+    """Return the enabled review, made unconditional, or another one."""
+    if review is None or not review.enabled:
+        return otherwise
+    return review.model_copy(update={"always": True})

@@ -5,18 +5,20 @@ Only this module and learning.py import graphrag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrag import conf, prediction
 from graphrag.catalogue.ingest import IngestResult, disable_server, upsert_tools
 from graphrag.catalogue.selectors import servers_of, tool_names_of, tools_by_name
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
-from graphrag.planning.step_tasks import TaskReason
+from graphrag.planning.draft import Question, TaskReason
 from graphrag.retrieval import search
-from workflows.engine.dag import Plan
+from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.plan_validation import PlanInvalid
 from workflows.engine.ports import FinishedTask, NewPlan
 from workflows.engine.reasons import Reason
@@ -26,16 +28,24 @@ from workflows.permissions import capabilities
 from workflows.tools import registry
 from workflows.tools.mcp_client import McpTool
 
-from .catalogue_validation import checked_plan
+from .catalogue_validation import checked_plan, rechecked
+
+logger = logging.getLogger(__name__)
+
+#: Characters of an intent; the search reads no more.
+MAX_INTENT = search.MAX_QUERY
 
 #: The server name of capabilities in the catalogue: `capability.<name>`.
 CAPABILITIES = "capability"
 
 __all__ = [
     "CAPABILITIES",
+    "MAX_INTENT",
     "CataloguePlanner",
     "SuggestedPlan",
+    "next_tools",
     "predict_next",
+    "predicted_plan",
     "read_only_tools",
     "retire_mcp_servers",
     "search_tools",
@@ -54,6 +64,11 @@ def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
     return {name: record for name, record in records.items() if record.enabled}
 
 
+def known_tools(names: Iterable[str]) -> dict[str, ToolRecord]:
+    """Return the tools with these names, also disabled ones."""
+    return tools_by_name(sorted(set(names)))
+
+
 def tools_of_server(server: str) -> list[str]:
     """Return the names of the tools that a server offers now, sorted."""
     return tool_names_of(server)
@@ -67,14 +82,63 @@ def read_only_tools(names: Iterable[str]) -> frozenset[str]:
 
 def _only_reads(record: ToolRecord) -> bool:
     declared = registry.get(record.name)
-    return record.read_only and not record.destructive and (declared is None or declared.read_only)
+    return record.read_only and not record.can_destroy and (declared is None or declared.read_only)
 
 
-def predict_next(done: Sequence[str]) -> list[graph_planning.Prediction]:
-    """Return up to three read-only tools that are likely to follow `done` (newest last)."""
-    likely = graph_planning.predict_next(done, limit=None)
+def next_tools(done: Sequence[str], *, limit: int) -> list[prediction.Prediction]:
+    """Return the enabled tools that may follow `done` (newest last), most likely first."""
+    return prediction.predict_next(done, limit=limit)
+
+
+def predict_next(done: Sequence[str]) -> list[prediction.Prediction]:
+    """Return up to three read-only tools that follow `done` with more than the threshold."""
+    likely = prediction.predict_next(done, limit=None, above=conf.predict_threshold())
     allowed = read_only_tools(each.tool for each in likely)
-    return [each for each in likely if each.tool in allowed][: graph_planning.MAX_PREDICTIONS]
+    return [each for each in likely if each.tool in allowed][: prediction.MAX_PREDICTIONS]
+
+
+def predicted_plan(
+    plan: Plan,
+    finished: Mapping[str, FinishedTask],
+    context: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+) -> Plan | None:
+    """Return the plan with one more task: the read-only tool that is likely to be added next.
+
+    `finished` are the tasks that have ended, the newest last.  The tool is not open-world, and its
+    server is one that the plan calls already.  None without a likely tool, or when an argument is
+    not known.
+    """
+    by_id = plan.by_id
+    called = known_tools(task.tool for task in plan.tasks if isinstance(task, ToolTask))
+    servers = {record.server for record in called.values()}
+    done = [
+        task.tool
+        for name, each in finished.items()
+        if each.status is TaskStatus.SUCCEEDED and isinstance(task := by_id[name], ToolTask)
+    ]
+    likely_tools = predict_next(done)
+    records = tool_schemas(each.tool for each in likely_tools)
+    for likely in likely_tools:
+        record = records.get(likely.tool)
+        if record is None or record.is_open_world or record.server not in servers:
+            continue
+        words = likely.tool.rpartition(".")[2].replace("_", " ").replace("-", " ")
+        try:
+            found = CataloguePlanner().replan(
+                plan=plan,
+                finished=finished,
+                begun=frozenset(finished),
+                requirement=words,
+                context=context,
+                inputs=inputs,
+            )
+        except TaskFailed:
+            continue
+        added = [task.target for task in found.plan.tasks if task.id not in by_id]
+        if added == [likely.tool]:
+            return found.plan
+    return None
 
 
 def sync_python_tools() -> IngestResult:
@@ -120,7 +184,13 @@ def sync_mcp_tools(server: str, tools: Iterable[McpTool]) -> IngestResult:
         )
         for tool in tools
     ]
-    return upsert_tools(records, server=server, prune=True)
+    result = upsert_tools(records, server=server, prune=True)
+    if result.refused:
+        name, reason = next(iter(result.refused.items()))
+        logger.warning(
+            "%d tools were not stored, such as %s: %s", len(result.refused), name, reason
+        )
+    return result
 
 
 def sync_capabilities() -> IngestResult:
@@ -159,13 +229,16 @@ class SuggestedPlan:
     """A plan for an intent; `plan` is None if no tools fit, and `nearest` names similar tools.
 
     `missing` maps inputs that the plan needs to the tool that needs them; `why` maps task ids to
-    {"tool", "confidence", "reasons"}; `warnings` names the parts of the intent without a task.
+    {"tool", "confidence", "reasons", "questions"}; `questions` maps the paths of tasks and
+    arguments that the planner is unsure of to a question; `warnings` names the parts of the intent
+    without a task.
     """
 
     plan: dict[str, Any] | None
     confidence: float
     nearest: tuple[str, ...]
     missing: Mapping[str, str]
+    questions: Mapping[str, str] = field(default_factory=dict)
     why: Mapping[str, Any] = field(default_factory=dict)
     similar: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -179,15 +252,50 @@ def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
         confidence=suggestion.confidence,
         nearest=tuple(near.tool for near in suggestion.nearest),
         missing=dict(suggestion.missing_inputs),
-        why=_reasons_by_task(suggestion.reasons),
+        questions=_questions_by_path(suggestion.plan, suggestion.questions),
+        why=_with_questions(_reasons_by_task(suggestion.reasons), suggestion.questions),
         similar={near.tool: near.similarity for near in suggestion.nearest},
         warnings=suggestion.warnings,
     )
 
 
+def _questions_by_path(
+    plan: Mapping[str, Any] | None, questions: Iterable[Question]
+) -> dict[str, str]:
+    """Return the questions by path, without those about missing inputs."""
+    tasks = plan["tasks"] if plan else []
+    places = {task["id"]: at for at, task in enumerate(tasks)}
+    return {
+        _path(places[each.task], tasks[places[each.task]], each.argument): each.text
+        for each in questions
+        if not each.is_about_input
+    }
+
+
+def _path(at: int, task: Mapping[str, Any], argument: str) -> str:
+    path = f"plan.tasks[{at}]"
+    values = "arguments" if task["type"] == "tool" else "inputs"
+    return f"{path}.{values}.{argument}" if argument else path
+
+
+def _with_questions(
+    why: dict[str, dict[str, Any]], questions: Iterable[Question]
+) -> dict[str, dict[str, Any]]:
+    listed = list(questions)
+    return {
+        task: {**each, "questions": [asked.text for asked in listed if asked.task == task]}
+        for task, each in why.items()
+    }
+
+
 def search_tools(query: str, *, limit: int, read_only: bool | None) -> search.Answer:
     """Return the enabled tools that match a query in plain words, best first."""
     return search.search(query, limit=limit, filters=search.Filters(read_only=read_only))
+
+
+def with_required_reviews(plan: Plan, begun: Collection[str]) -> Plan:
+    """Return the plan with the reviews that the catalogue requires now; see `rechecked`."""
+    return rechecked(plan, begun, known_tools, capabilities.known)
 
 
 class CataloguePlanner:
@@ -204,15 +312,22 @@ class CataloguePlanner:
         inputs: Mapping[str, Any],
     ) -> NewPlan:
         done = [name for name, each in finished.items() if each.status is TaskStatus.SUCCEEDED]
+        try:
+            plan = with_required_reviews(plan, begun)
+        except PlanInvalid as invalid:
+            raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = replanning.replan(written, done, requirement, context, inputs=inputs)
         if found.plan is None:
             raise TaskFailed(_failure(found.warnings, [near.tool for near in found.nearest]))
-        if found.missing_inputs:
-            needs = ", ".join(f"{name} (for {tool})" for name, tool in found.missing_inputs.items())
+        asked = {each.argument: each.tool for each in found.questions if each.argument}
+        if asked:
+            needs = ", ".join(f"{name} (for {tool})" for name, tool in asked.items())
             raise TaskFailed(Reason("plan_needs_inputs", {"inputs": needs}))
         try:
-            changed = checked_plan(dict(found.plan), tool_schemas, capabilities.known)
+            changed = checked_plan(
+                dict(found.plan), tool_schemas, capabilities.known, kept=plan.by_id
+            )
         except PlanInvalid as invalid:
             raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
         return NewPlan(changed, _reasons_by_task(found.reasons))

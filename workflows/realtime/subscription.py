@@ -6,19 +6,12 @@ A notification carries no data: the subscriber reads new events from the databas
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
-from channels.layers import get_channel_layer
-from redis.exceptions import RedisError
-
+from .shared_groups import listening
 from .task_started import StartedTasks
-
-#: Time limit for joining a group of the channel layer, in seconds.
-_LAYER_SECONDS = 3.0
-
-logger = logging.getLogger(__name__)
 
 
 def channel_group(execution_id: int | str) -> str:
@@ -33,19 +26,16 @@ class Subscription:
     """
 
     def __init__(self, group: str) -> None:
-        self._group = group
         self.started_tasks = StartedTasks()
-        self._subscribed = asyncio.Event()
         self._notified = asyncio.Event()
+        self._listening = listening(group, self._receive)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._listen())
-        await self._subscribed.wait()
+        await self._listening.__aenter__()
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._listening.__aexit__(*raised)
 
     async def wait(self, timeout: float) -> bool:
         """Wait for a notification since the last call; False if none arrives in `timeout` s."""
@@ -55,25 +45,6 @@ class Subscription:
         self._notified.clear()
         return notified
 
-    async def _listen(self) -> None:
-        try:
-            await self._receive()
-        except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("no notifications for %s, only polling: %s", self._group, error)
-        finally:
-            self._subscribed.set()
-
-    async def _receive(self) -> None:
-        layer = get_channel_layer()
-        async with asyncio.timeout(_LAYER_SECONDS):
-            channel = await layer.new_channel()
-        try:
-            async with asyncio.timeout(_LAYER_SECONDS):
-                await layer.group_add(self._group, channel)
-            self._subscribed.set()
-            # The task is cancelled only here; `receive` then releases the channel.
-            while True:
-                self.started_tasks.receive(await layer.receive(channel))
-                self._notified.set()
-        finally:
-            await layer.group_discard(self._group, channel)
+    def _receive(self, message: Mapping[str, Any]) -> None:
+        self.started_tasks.receive(message)
+        self._notified.set()

@@ -6,6 +6,7 @@
 3. It claims each result by a digest of task, tool, inputs and permissions, runs the task and
    stores the result.
 4. It repeats this with the tasks behind the new results, up to the limits of the policy.
+   Where an agent may replan, the read-only tool that past runs predict is computed too.
 5. When the execution reaches such a task, it computes the digest again: if it is equal, the
    stored result is used; otherwise the result is dropped and the task runs.
 
@@ -17,14 +18,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from workflows import conf
 from workflows.engine import speculation_candidates
-from workflows.engine.dag import ToolTask
+from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.ports import (
     Busy,
     FinishedTask,
@@ -43,7 +45,7 @@ from workflows.executions.layer_runner import LayerRunner, time_limit
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution, Speculation
 from workflows.permissions.effective import effective_permissions
-from workflows.planning.planner import read_only_tools
+from workflows.planning.planner import predicted_plan, read_only_tools
 
 from . import policy, store
 
@@ -111,16 +113,47 @@ def _claim_next(execution_id: int) -> list[_Work]:
     """Claim the tasks that can run now; returns an empty list if there are none."""
     try:
         with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
-            if not speculation_candidates.may_speculate(run) or store.stopped(execution_id):
+            if not speculation_candidates.may_speculate(run):
                 return []
-            room = run.policy.speculation.max_tasks - len(store.pending(execution_id))
-            return _claim(run, _missing(run), room)
+            pending = store.pending(execution_id)
+            room = run.policy.speculation.max_tasks - len(pending)
+            return _claim(run, _missing(run), room, {row.hold for row in pending})
     except (Busy, journal_writer.ExecutionNotFound):
         return []
 
 
 def _missing(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
-    """Return the candidates without a result, with their digests.
+    """Return the candidates without a result, with their digests; tasks of the plan come first.
+
+    Where an agent may replan, the task that is probably added next is a candidate too.
+    """
+    missing = _missing_in(run, None)
+    predicted = _predicted_plan(run)
+    if predicted is not None:
+        listed = {candidate.task.id for candidate, _ in missing}
+        missing += [each for each in _missing_in(run, predicted) if each[0].task.id not in listed]
+    return missing
+
+
+def _predicted_plan(run: Run) -> Plan | None:
+    """Return the plan that the agent will probably ask for, if it may and the planner knows.
+
+    None where a person reviews plan changes: nothing runs that only such a change would add.
+    """
+    state = run.state
+    if run.policy.replan_review.enabled:
+        return None
+    if not speculation_candidates.may_be_replanned(run) or state.replans >= conf.max_replans():
+        return None
+    layers = run.revision.layers[: state.layer + 1]
+    finished = run.finished_tasks([name for layer in layers for name in layer])
+    return predicted_plan(run.revision.plan, finished, run.context, run.inputs)
+
+
+def _missing_in(
+    run: Run, predicted: Plan | None
+) -> list[tuple[speculation_candidates.Candidate, str]]:
+    """Return the candidates without a result in the plan, or in the predicted one.
 
     Stored results make the inputs of further candidates known.
     """
@@ -129,7 +162,7 @@ def _missing(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
     missing: list[tuple[speculation_candidates.Candidate, str]] = []
     while candidates := [
         candidate
-        for candidate in speculation_candidates.candidates(run, known)
+        for candidate in speculation_candidates.candidates(run, known, predicted)
         if candidate.task.id not in seen
     ]:
         seen.update(candidate.task.id for candidate in candidates)
@@ -187,17 +220,29 @@ def _digests(calls: Sequence[TaskCall]) -> dict[str, str]:
 
 
 def _claim(
-    run: Run, missing: Sequence[tuple[speculation_candidates.Candidate, str]], room: int
+    run: Run,
+    missing: Sequence[tuple[speculation_candidates.Candidate, str]],
+    room: int,
+    pending_holds: Collection[str],
 ) -> list[_Work]:
+    """Claim the results that are worthwhile, and one of the others at each hold that explores.
+
+    `pending_holds` already have a result, so they do not explore.
+    """
+    if not missing:
+        return []
     behinds = {candidate.task.id: _behind(run, candidate.task.id) for candidate, _ in missing}
-    pairs = {(behinds[candidate.task.id], candidate.task.tool) for candidate, _ in missing}
-    tallies = store.tallies(pairs) if pairs else {}
-    confidence = run.policy.speculation.confidence
+    pairs = {(behinds[candidate.task.id].name, candidate.task.tool) for candidate, _ in missing}
+    tallies = store.tallies(pairs)
+    is_stopped = store.stopped(int(run.execution_id)) is not None
+    measured = set(pending_holds)
     works: list[_Work] = []
     for candidate, key in missing:
-        task = candidate.task
-        tally = tallies.get((behinds[task.id], task.tool), policy.Tally())
-        if len(works) >= room or not policy.is_worthwhile(confidence, tally):
+        task, behind = candidate.task, behinds[candidate.task.id]
+        tally = tallies.get((behind.name, task.tool), policy.Tally())
+        worthwhile = policy.is_worthwhile(run.policy.speculation.confidence, tally)
+        explores = behind.hold not in measured and policy.explores(behind.hold)
+        if len(works) >= room or not (explores or (worthwhile and not is_stopped)):
             continue
         call = _call(run, candidate, key)
         claim = store.claim(
@@ -205,21 +250,29 @@ def _claim(
             task_id=task.id,
             key=key,
             tool=task.tool,
-            behind=behinds[task.id],
+            behind=behind.name,
+            hold=behind.hold,
             patience=time_limit(call) + _GRACE,
         )
         if claim is not None:
+            measured.add(behind.hold)
             works.append(_Work(call, claim))
     return works
 
 
-def _behind(run: Run, task_id: str) -> str:
-    """Return which hold a task waits behind: the held tool, or the reason of a hold without one."""
+class _Behind(NamedTuple):
+    """What a task waits behind: the held tool or the reason of the hold, and the hold's id."""
+
+    name: str
+    hold: str
+
+
+def _behind(run: Run, task_id: str) -> _Behind:
     hold = speculation_candidates.blocking_hold(run, task_id)
-    held = run.revision.plan.by_id.get(hold.task_id or "") if hold else None
-    if held is not None:
-        return held.target
-    return hold.reason.value if hold else ""
+    if hold is None:
+        return _Behind("", "")
+    held = run.revision.plan.by_id.get(hold.task_id or "")
+    return _Behind(held.target if held else hold.reason.value, hold.id)
 
 
 def _run_claimed(works: Sequence[_Work], heartbeat: Heartbeat) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from workflows import conf
@@ -26,13 +26,13 @@ _COUNTED = Q(counts=True, state__in=(State.USED, State.DROPPED))
 
 _CLAIM = """
 INSERT INTO workflows_speculation
-    (execution_id, task_id, key, tool, behind, state, reason, counts)
-SELECT e.id, %(task)s, %(key)s, %(tool)s, %(behind)s, 'RUNNING', '', true
+    (execution_id, task_id, key, tool, behind, hold, state, reason, counts)
+SELECT e.id, %(task)s, %(key)s, %(tool)s, %(behind)s, %(hold)s, 'RUNNING', '', true
   FROM workflows_execution e
  WHERE e.id = %(execution)s AND e.status IN ('PAUSED_FOR_REVIEW', 'AWAITING_AGENT')
 ON CONFLICT (execution_id, key) DO UPDATE
    SET state = 'RUNNING', started_at = now(), settled_at = NULL, output = '', reason = '',
-       behind = excluded.behind,
+       behind = excluded.behind, hold = excluded.hold,
        wasted_ms = workflows_speculation.wasted_ms
            + CASE WHEN workflows_speculation.state = 'READY'
                   THEN workflows_speculation.duration_ms ELSE 0 END
@@ -90,6 +90,22 @@ SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM spent)
 """
 
 
+_TALLIES = """
+SELECT behind, tool, count(*) FILTER (WHERE 2 * used >= results),
+       count(*) FILTER (WHERE 2 * used < results)
+  FROM (SELECT behind, tool, count(*) FILTER (WHERE state = 'USED') AS used, count(*) AS results
+          FROM workflows_speculation
+         WHERE counts AND state IN ('USED', 'DROPPED')
+           AND settled_at > now() - make_interval(secs => %(memory)s)
+           AND behind = ANY(%(behinds)s) AND tool = ANY(%(tools)s)
+         GROUP BY behind, tool, execution_id, hold) decisions
+ GROUP BY behind, tool
+"""
+
+#: Results of one decision that are read, on average, to find the newest decisions.
+_RESULTS_PER_DECISION = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to compute one result, until another job takes over an overdue claim."""
@@ -102,7 +118,14 @@ class Claim:
 
 
 def claim(
-    *, execution_id: int, task_id: str, key: str, tool: str, behind: str, patience: float
+    *,
+    execution_id: int,
+    task_id: str,
+    key: str,
+    tool: str,
+    behind: str,
+    patience: float,
+    hold: str = "",
 ) -> Claim | None:
     """Claim a result; None if it exists, is being computed, or the execution no longer waits.
 
@@ -114,6 +137,7 @@ def claim(
         "key": key,
         "tool": tool,
         "behind": behind[:200],
+        "hold": hold,
         "patience": patience,
         "max_age": conf.speculation_max_age_seconds(),
     }
@@ -216,20 +240,30 @@ def _same_workflow(execution_id: int) -> Q:
 def stopped(execution_id: int) -> policy.Stopped | None:
     """Return the pause of speculation for the workflow of this execution, if there is one."""
     newest = _recent().filter(_same_workflow(execution_id)).order_by("-settled_at")
-    rows = newest.values_list("state", "settled_at")[: conf.speculation_window()]
-    return policy.stopped([(state == State.USED, when) for state, when in rows if when])
+    window = conf.speculation_window()
+    rows = newest.values_list("execution_id", "hold", "behind", "state", "settled_at")
+    results = [
+        ((execution, hold, behind), state == State.USED, when)
+        for execution, hold, behind, state, when in rows[: window * _RESULTS_PER_DECISION]
+        if when
+    ]
+    return policy.stopped(policy.decisions(results)[:window])
 
 
 def tallies(pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], policy.Tally]:
     """Return hits and misses of each pair (`behind`, `tool`), over all executions."""
     behinds, tools = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-    rows = _recent().filter(behind__in=behinds, tool__in=tools).values_list("behind", "tool")
-    used, dropped = (
-        Count("id", filter=Q(state=State.USED)),
-        Count("id", filter=~Q(state=State.USED)),
-    )
-    counted = rows.annotate(used=used, dropped=dropped).order_by()
-    return {(behind, tool): policy.Tally(hits, misses) for behind, tool, hits, misses in counted}
+    parameters: dict[str, Any] = {
+        "behinds": list(behinds),
+        "tools": list(tools),
+        "memory": conf.speculation_memory_seconds(),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_TALLIES, parameters)
+        return {
+            (behind, tool): policy.Tally(hits, misses)
+            for behind, tool, hits, misses in cursor.fetchall()
+        }
 
 
 def pending(execution_id: int) -> Sequence[Speculation]:

@@ -32,7 +32,7 @@ FIELDS: Final = ("name", "enabled", "transport", "command", "args", "env", "url"
 _PROGRAM: Final = frozenset({"transport", "command", "args", "env", "enabled", "name"})
 #: Keys of a server in a `mcpServers` object that are stored.
 _IMPORTED: Final = ("command", "args", "env", "url", "headers")
-_MOST_SERVERS: Final = 50
+_MAX_SERVERS: Final = 50
 #: Stands for a stored value, which is never shown; saving it keeps the value.
 STORED: Final = "(stored)"
 #: Stored secrets, and the fields that decide who receives them.
@@ -161,7 +161,7 @@ def save_server(
 def delete_server(*, actor: User, server: McpServer) -> None:
     """Delete a server and log it; its tools become missing."""
     with transaction.atomic():
-        _log(actor, server, DELETION, [{"deleted": {}}])
+        _log(actor, server, DELETION, "")
         server.delete()
     catalogue_sync.retire_servers()
 
@@ -172,8 +172,8 @@ def parse_import(data: Any) -> Sequence[dict[str, Any]]:
     Raises InvalidRequest.
     """
     servers = data.get("mcpServers") if isinstance(data, dict) else None
-    if not isinstance(servers, dict) or not servers or len(servers) > _MOST_SERVERS:
-        message = f"must be an object with 1 to {_MOST_SERVERS} servers"
+    if not isinstance(servers, dict) or not servers or len(servers) > _MAX_SERVERS:
+        message = f"must be an object with 1 to {_MAX_SERVERS} servers"
         raise InvalidRequest((Problem("mcpServers", "invalid", message),))
     rows, problems = [], []
     for name, entry in servers.items():
@@ -214,6 +214,6 @@ def import_servers(*, actor: User, data: Any, confirmed: bool) -> list[McpServer
         return [save_server(actor=actor, fields=each, confirmed=confirmed) for each in rows]
 
 
-def _log(actor: User, server: McpServer, flag: int, message: list[dict[str, Any]]) -> None:
+def _log(actor: User, server: McpServer, flag: int, message: str | list[dict[str, Any]]) -> None:
     rows = McpServer.objects.filter(pk=server.pk)
     LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)

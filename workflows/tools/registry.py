@@ -46,6 +46,7 @@ class PythonTool:
     read_only: bool
     idempotent: bool
     permission_set: str
+    remote: bool
     is_async: bool
     signature: Signature = field(repr=False)
 
@@ -104,13 +105,16 @@ def tool(
     idempotent: bool = False,
     permission_set: str = "minimal",
     title: str | None = None,
+    remote: bool = False,
     registry: ToolRegistry | None = None,
 ) -> Callable[[F], F]:
     """Declare a sync or async function as a tool; the function itself is unchanged.
 
     The docstring becomes the description, and the type hints become the schemas. Every parameter is
-    an argument, except `ctx`, a ToolContext. Raises ValueError for an invalid name, an unknown
-    permission set or a missing docstring.
+    an argument, except `ctx`, a ToolContext. A tool with `remote` may run in a process of a remote
+    runner, which imports it and has neither settings nor a database. Raises ValueError for an
+    invalid name, an unknown permission set, a missing docstring, or a remote tool that cannot be
+    imported.
     """
 
     def declare(function: F) -> F:
@@ -121,6 +125,7 @@ def tool(
             read_only=read_only,
             idempotent=idempotent,
             permission_set=permission_set,
+            remote=remote,
         )
         (_registry if registry is None else registry).add(declared)
         return function
@@ -136,8 +141,11 @@ def _describe(
     read_only: bool,
     idempotent: bool,
     permission_set: str,
+    remote: bool,
 ) -> PythonTool:
     named(permission_set)
+    if remote and ("<" in function.__qualname__ or function.__module__ == "__main__"):
+        raise ValueError(f"the remote tool {name!r} must be a function that can be imported")
     description = inspect.getdoc(function)
     if not description:
         raise ValueError(f"tool {name!r} needs a docstring: people and search read it")
@@ -151,6 +159,7 @@ def _describe(
         read_only=read_only,
         idempotent=idempotent,
         permission_set=permission_set,
+        remote=remote,
         is_async=inspect.iscoroutinefunction(function),
         signature=signature,
     )

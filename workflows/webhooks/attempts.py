@@ -79,7 +79,7 @@ def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
         "" if is_success else f"HTTP {response.status} {response.reason}".strip(),
         _ms(started),
         response.text().replace("\0", "")[:_MAX_RESPONSE_CHARS],
-        _seconds(response.header("retry-after")),
+        retry_after_seconds(response.header("retry-after")),
     )
 
 
@@ -113,7 +113,7 @@ def _ms(started: float) -> int:
     return round((time.monotonic() - started) * 1000)
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def retry_after_seconds(retry_after: str | None) -> float | None:
     """Parse `Retry-After` in seconds; a date is ignored."""
     text = (retry_after or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else None

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from workflows.approvals.authzen import callback_body
 from workflows.engine.events import public_payload
-from workflows.models import ExecutionEvent, Hold, TaskAttempt, WebhookDelivery, WebhookEndpoint
+from workflows.models import (
+    Approval,
+    ExecutionEvent,
+    Hold,
+    TaskAttempt,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
 from workflows.realtime.event_serialization import wire_event
 
 PING = "ping"
+_ENDS = frozenset({"execution_completed", "execution_failed", "execution_aborted"})
 #: A larger body is sent without the task data and with `dataTruncated`.
 MAX_BYTES = 262_144
 
@@ -42,7 +51,20 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
         **ids,
         **wire_event(event, delivery.type),
         "workflow": workflow.name if workflow else None,
+        **_callback(event, endpoint),
     }
+
+
+def _callback(event: ExecutionEvent, endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return `task` and `state` for the endpoint that an AuthZEN access request named."""
+    if event.kind not in _ENDS:
+        return {}
+    approval = Approval.objects.filter(
+        execution_id=event.execution_id,
+        callback_url=endpoint.url,
+        authzen_callback__isnull=False,
+    ).first()
+    return callback_body(approval) if approval else {}
 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.engine.reasons import Reason, load_reason, reason_fields
 from workflows.executions import access
+from workflows.executions.legal_holds import without_legal_hold
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import is_over
@@ -255,8 +256,8 @@ def _validated(fields: Mapping[str, Any]) -> dict[str, Any]:
 def delete_old_deliveries() -> int:
     """Delete deliveries that finished `webhook_keep_days` ago; return how many."""
     end = Now() - timedelta(days=conf.webhook_keep_days())
-    old = WebhookDelivery.objects.filter(finished_at__lt=end).values_list("pk", flat=True)
-    ids = list(old[:_DELETE_BATCH])
+    old = without_legal_hold(WebhookDelivery.objects.filter(finished_at__lt=end))
+    ids = list(old.values_list("pk", flat=True)[:_DELETE_BATCH])
     if ids:
         WebhookDelivery.objects.filter(pk__in=ids).delete()
     return len(ids)

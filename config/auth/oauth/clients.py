@@ -14,8 +14,11 @@ from django.http import HttpRequest
 from django.utils import timezone
 from oauth2_provider.models import clear_expired, get_application_model
 
+from workflows.api.throttling import is_attempt_allowed
+from workflows.common.client_address import address_of, client_address
+
 _KEPT_UNUSED = timedelta(days=1)
-#: Seconds between two rounds of cleaning up.
+#: Seconds between two rounds of cleaning up, and in which an address's attempts count.
 _HOUR = 3600
 
 
@@ -42,18 +45,23 @@ class RegistrationAllowed:
     """Dynamic registration: limited per hour, with safe redirect URIs only."""
 
     def has_permission(self, request: HttpRequest) -> bool:
-        return _has_safe_redirects(request) and _below_limit()
+        return _has_safe_redirects(request) and _may_register(address_of(request))
 
 
 class DocumentAllowed:
     """Client id metadata documents: limited like dynamic registration.
 
     django-oauth-toolkit fetches the document without following redirects, and from public
-    addresses only.
+    addresses only. It asks before each fetch, so fetches that fail count too; a known client whose
+    document may not be fetched again keeps the last one.
     """
 
     def has_permission(self, request: Any, client_id: str) -> bool:
-        return _below_limit()
+        # The toolkit passes the headers as the WSGI environment names them.
+        remote, forwarded = (
+            str(request.headers.get(name) or "") for name in ("REMOTE_ADDR", "HTTP_X_FORWARDED_FOR")
+        )
+        return _may_register(client_address(remote, forwarded))
 
 
 def _has_safe_redirects(request: HttpRequest) -> bool:
@@ -64,6 +72,14 @@ def _has_safe_redirects(request: HttpRequest) -> bool:
     except (ValueError, AttributeError):
         return True  # the view says what is wrong with the body
     return not isinstance(uris, list) or all(is_safe_redirect(str(each)) for each in uris)
+
+
+def _may_register(address: str) -> bool:
+    """Count an attempt of a client address, and check the limit of all addresses together."""
+    most = settings.HOLDPOINT["oauth_registrations_per_address"]
+    if not is_attempt_allowed(f"oauth-client:{address}", most, seconds=_HOUR):
+        return False
+    return _below_limit()
 
 
 def _below_limit() -> bool:

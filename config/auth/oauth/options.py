@@ -8,6 +8,7 @@ SCOPES = {
     "read": "See your runs, reviews, workflows and tools",
     "run": "Start runs and steer those you may steer",
     "ask": "Ask people to approve its actions",
+    "gate": "Call tools through MCP gates in your name",
     "decide": "Decide reviews in your name",
 }
 _HOUR, _DAY = 3600, 86_400

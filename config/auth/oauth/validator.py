@@ -13,6 +13,7 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauthlib.common import Request
 from oauthlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 
+from workflows.conf import site_url
 from workflows.executions.validation import InvalidRequest
 from workflows.permissions import tokens
 
@@ -32,6 +33,8 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
     ) -> None:
         """Store the token; a refreshed one replaces the text of its API token.
 
+        A token that is meant for MCP gates (RFC 8707) is limited to them and to the scope `gate`.
+
         Raises InvalidScopeError for scopes that the person may not give (any more), and
         InvalidGrantError when the API token was revoked.
         """
@@ -39,6 +42,13 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
             super().save_bearer_token(token, request, *args, **kwargs)
             text = token["access_token"]
             stored = get_access_token_model().objects.get(token_checksum=tokens.digest_of(text))
+            gates = _gates_of(stored.resource)
+            if gates is not None:
+                token["scope"] = "gate"
+                # Without another scope, so that a refresh never adds one.
+                kept = [scope for scope in stored.scope.split() if scope == "gate"]
+                stored.scope = " ".join(kept)
+                stored.save(update_fields=["scope", "updated"])
             refresh = get_refresh_token_model().objects.get(access_token=stored)
             try:
                 tokens.store_oauth_token(
@@ -47,6 +57,7 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
                     family=refresh.token_family,
                     text=text,
                     scopes=stored.scope.split(),
+                    gates=gates,
                     expires_at=stored.expires,
                 )
             except InvalidRequest as invalid:
@@ -78,6 +89,15 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
         with transaction.atomic():
             super().revoke_token(token, token_type_hint, request, *args, **kwargs)
             _end_revoked(families)
+
+
+def _gates_of(resources: Iterable[str]) -> list[str] | None:
+    """Return the names of the gates if a token is meant for nothing else; None otherwise."""
+    start = f"{site_url().rstrip('/')}/mcp/gate/"
+    found = list(resources)
+    if not found or not all(each.startswith(start) for each in found):
+        return None
+    return [each.removeprefix(start).strip("/") for each in found]
 
 
 def _families_of(token: str) -> list[UUID]:

@@ -6,11 +6,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import forms
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
 from oauth2_provider.forms import AllowForm
-from oauth2_provider.views import AuthorizationView
+from oauth2_provider.models import get_application_model
+from oauth2_provider.views import (
+    AuthorizationView,
+    OAuthProtectedResourceMetadataView,
+    TokenView,
+)
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
 
 from workflows.conf import site_url
@@ -45,7 +50,14 @@ class ConsentView(AuthorizationView):  # type: ignore[misc]
     form_class = ConsentForm
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show the page, unless the token is meant for another server (RFC 8707)."""
+        """Show the page, unless the token is meant for another server (RFC 8707).
+
+        With `approval_prompt=auto` the toolkit would skip the page while an access token with the
+        scopes has not expired, even if it was revoked or was meant for one gate.
+        """
+        query = request.GET.copy()
+        query["approval_prompt"] = "force"
+        request.GET = QueryDict(query.urlencode())
         here = site_url().rstrip("/")
         other = [
             each
@@ -68,13 +80,23 @@ class ConsentView(AuthorizationView):  # type: ignore[misc]
 
     def get_form(self, form_class: Any = None) -> ConsentForm:
         form: ConsentForm = super().get_form(form_class)
-        if asked := self.oauth2_data.get("scopes"):
+        asked = self.oauth2_data.get("scopes") or self._asked()
+        if asked:
             form.fields["scope"].choices = [(each, SCOPES[each]) for each in asked]
         return form
+
+    def _asked(self) -> list[str]:
+        """Return the scopes in the address: the form is sent to the address of the page."""
+        return [each for each in self.request.GET.get("scope", "").split() if each in SCOPES]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context: dict[str, Any] = super().get_context_data(**kwargs)
         target = context["form"]["redirect_uri"].value() or ""
+        if "application" not in context:
+            # The form is shown again, with what is wrong.
+            client_id = context["form"]["client_id"].value()
+            clients = get_application_model().objects
+            context["application"] = clients.filter(client_id=client_id).first()
         return {**context, "target": urlsplit(target).netloc}
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponse:
@@ -92,3 +114,24 @@ class ConsentView(AuthorizationView):  # type: ignore[misc]
             "provider": name or urlsplit(redirect_to).netloc,
         }
         return render(self.request, "registration/oidc_away.html", context)
+
+
+class JsonTokenView(TokenView):  # type: ignore[misc]
+    """django-oauth-toolkit's view; also errors of storing a token are JSON (RFC 6749, 5.2)."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response: HttpResponse = super().post(request, *args, **kwargs)
+        response["Content-Type"] = "application/json"
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[misc]
+    """django-oauth-toolkit's view with the scopes that the resource has a use for.
+
+    Clients ask for all of them, so only MCP gates name the scope `gate`, and no other.
+    """
+
+    def get_scopes_supported(self) -> list[str]:
+        is_gate = self.kwargs.get("resource_path", "").startswith("mcp/gate/")
+        return [each for each in super().get_scopes_supported() if (each == "gate") is is_gate]

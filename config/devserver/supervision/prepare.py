@@ -31,7 +31,17 @@ def prepare(plan: Plan, console: Console) -> str:
     if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
         run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner, console)
     console.say("setting up users, groups and demo workflows")
-    return _set_up(plan, console)
+    logins = _set_up(plan, console)
+    _embed(plan, console)
+    return logins
+
+
+def _embed(plan: Plan, console: Console) -> None:
+    """Give every tool a vector of the embedder in force, which may have changed; optional."""
+    try:
+        run([*MANAGE, "reembed"], plan.env_for("worker"), console)
+    except StartRefused as error:
+        console.say(f"tools are found by their words only: {error}")
 
 
 def run(command: list[str], env: dict[str, str], console: Console) -> None:

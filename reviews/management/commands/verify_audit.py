@@ -60,6 +60,8 @@ class Command(BaseCommand):
             raise CommandError(f"This cannot be checked: {error}") from None
         for problem in report.problems:
             self.stderr.write(problem)
+        for finding in report.reported:
+            self.stdout.write(finding)
         if report.problems:
             checked = f"{report.records} records and {report.receipts} receipts"
             raise CommandError(f"{len(report.problems)} problems in {checked}.")
@@ -71,7 +73,7 @@ class Command(BaseCommand):
                 signed += f", {older} are from before the key and covered by the chain"
         self.stdout.write(
             f"{report.records} records are whole; the head is {report.head}; {signed}\n"
-            f"{report.receipts} receipts are whole, and what ran is what was approved;"
+            f"{report.receipts} receipts are whole, and what Holdpoint ran is what was approved;"
             f" the head is {report.receipts_head}"
         )
         if report.unsigned_heads:

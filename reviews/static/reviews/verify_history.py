@@ -13,7 +13,9 @@ Python 3.9 and nothing else.
 
 Each record's hash covers the hash before it and the record's signed text; the text has to say what
 the record's columns say.  The receipts of what ran are a second chain of the same kind: each names
-the decision that let it run by that record's hash, and what ran has to be what was decided.
+the decision that let it run by that record's hash, and what ran has to be what was decided.  Where
+an outside agent ran it and reported other arguments, the log is whole and shows that: a line with
+REPORTED names it.
 
 Ends with 0 when all that was asked for was checked and is whole, with 1 when something is wrong,
 and with 2 when something cannot be checked.
@@ -70,10 +72,11 @@ RECEIPT_SIGNED = {
 _CHAINED = {"id", "canonical", "previous_hash", "hash"}
 #: Every field that is checked in some way; a row with any other is refused.
 FIELDS = {
-    *SIGNED.values(), *_CHAINED, "reviewed_at", "withdraws_id", "original_data", "modified_data",
-    "masked", "data_is_signed", "executed_digest", "signature",
+    *SIGNED.values(), *_CHAINED, "reviewed_at", "withdraws_id", "on_behalf_of",
+    "original_data", "modified_data",
+    "masked", "data_is_signed", "executed_digest", "signature", "comment_salt", "erased",
 }  # fmt: skip
-RECEIPT_FIELDS = {*RECEIPT_SIGNED.values(), *_CHAINED, "executed_at", "kind"}
+RECEIPT_FIELDS = {*RECEIPT_SIGNED.values(), *_CHAINED, "executed_at", "kind", "reported"}
 HEADER_FIELDS = {
     "kind", "filters", "rows", "receipts", "complete", "exported_at", "exported_by", "head",
     "receipts_head", "signed_from",
@@ -321,10 +324,19 @@ def chain_problems(
 
 def problems_of(row: dict[str, Any]) -> Iterator[str]:
     """What is wrong with one record by itself."""
-    yield from chain_problems(row, SIGNED, "reviewed_at", FIELDS)
     signed = json.loads(row["canonical"])
+    # The text of later records has a digest of the comment, so that it can be erased.
+    columns = {key: SIGNED[key] for key in SIGNED if key != "comment" or key in signed}
+    yield from chain_problems(row, columns, "reviewed_at", FIELDS)
     if canonical(signed.get("withdraws")) != canonical(row.get("withdraws_id")):
         yield "takes back another record than it was signed with"
+    if signed.get("on_behalf_of", "") != row.get("on_behalf_of", ""):
+        yield "names another absent person than it was signed with"
+    if row.get("erased"):
+        yield from _erased_problems(row, signed)
+        return
+    if "comment" not in signed and _comment_digest(row) != signed.get("comment_digest"):
+        yield "shows another comment than it was signed with"
     if row.get("masked"):
         # The data has marks in place of secrets: Holdpoint compared it when it wrote the file.
         if row.get("data_is_signed") is not True:
@@ -335,6 +347,21 @@ def problems_of(row: dict[str, Any]) -> Iterator[str]:
     decided = row["modified_data"] if row["is_edited"] else row["original_data"]
     if digest(decided) != row["decided_digest"]:
         yield "shows other decided data than it was signed with"
+
+
+def _erased_problems(row: dict[str, Any], signed: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a record by itself that says that its data was erased."""
+    if row["erased"].get("unexplained") or not row["erased"].get("at"):
+        yield "was erased, and the retention log does not say so"
+    if any(row.get(name) is not None for name in ("original_data", "modified_data")):
+        yield "has data, though it says that its data was erased"
+    if "comment_digest" in signed and row["comment"]:
+        yield "has a comment, though it says that its comment was erased"
+
+
+def _comment_digest(row: dict[str, Any]) -> str:
+    """The digest of a comment with its salt, without which short comments could be guessed."""
+    return hashlib.sha256(f"{row.get('comment_salt', '')}{row['comment']}".encode()).hexdigest()
 
 
 class Chain:
@@ -381,13 +408,17 @@ class History:
         self.is_part = not header["complete"]
         self.records = Chain("record", is_part=self.is_part)
         self.receipts = Chain("receipt", is_part=self.is_part)
-        self.masked = self.signed = self.unsigned = 0
+        self.masked = self.erased = self.signed = self.unsigned = 0
         #: The sequence of the first signed record of the file.
         self.first_signed: int | None = None
         #: The sequence of the oldest signed record, as the header (which is signed) names it.
         self.signed_from: int | None = header.get("signed_from")
         #: Hash of each approval → (run, hold, task, phase, digest of what was decided).
         self.approved: dict[str, tuple[Any, ...]] = {}
+        #: What was erased, in words → how many records.
+        self.erasures: dict[str, int] = {}
+        #: Receipts of agents that reported other arguments than people approved.
+        self.reported: list[str] = []
         self.file_problems = [
             f"the first line has a field that nothing checks: {name}"
             for name in sorted(header.keys() - HEADER_FIELDS)
@@ -407,6 +438,11 @@ class History:
                 self.heads.add(1, name, number, row["hash"], at)
             return
         self.masked += bool(row.get("masked"))
+        if row.get("erased"):
+            self.erased += 1
+            at, policy = row["erased"].get("at", ""), row["erased"].get("policy", "")
+            told = f"on {at} under policy “{policy}”"
+            self.erasures[told] = self.erasures.get(told, 0) + 1
         number = self.records.add(row, [*problems_of(row), *self._signature_problems(row)])
         if self.heads:
             self.heads.add(0, f"record {row['id']}", number, row["hash"], _utc(row["reviewed_at"]))
@@ -443,6 +479,12 @@ class History:
         ran = tuple(row[name] for name in ("execution_id", "hold_id", "task_id", "phase"))
         if decision is None or decision[:-1] != ran:
             yield "names a decision that is not there"
+        elif decision[-1] != row["digest"] and row.get("reported") is True:
+            # Holdpoint said so when it signed the file: only the agent knows what it executed.
+            self.reported.append(
+                f"REPORTED: receipt {row['id']}: the agent of run {row['execution_id']} reported"
+                " that it executed other arguments than people approved"
+            )
         elif decision[-1] != row["digest"]:
             yield "says that something else ran than was approved"
 
@@ -514,8 +556,14 @@ def verify(
         text.update(line)
         history.add(row)
     history.end(text_digest=text.hexdigest(), trailer=trailer, max_age=max_age)
-    if keys is None and not history.problems and (history.is_part or history.masked):
+    if (
+        keys is None
+        and not history.problems
+        and (history.is_part or history.masked or history.erased)
+    ):
         what = "a part of the history" if history.is_part else "a history with masked data"
+        if not history.is_part and history.erased:
+            what = "a history with erased data"
         raise CannotCheck(
             f"This is {what}, so its chain alone does not show what was rewritten: give the public"
             " key with --key."
@@ -534,13 +582,19 @@ def guarantees(history: History) -> Iterator[str]:
     chain, receipts = history.records, history.receipts
     left_out = f"; {chain.gaps} places where records were left out" if chain.gaps else ""
     yield f"{chain.count} records are whole{left_out}; the last hash is {chain.head}"
-    yield f"{receipts.count} receipts are whole: what ran is what was approved"
+    yield f"{receipts.count} receipts are whole: what Holdpoint ran is what was approved"
+    yield from history.reported
     yield f"This file was exported at {history.header['exported_at']}"
     if history.masked:
         yield (
             f"{history.masked} records show marks in place of secrets. Decision, person, time,"
             " comment and digests of these are checked like all others. What they show is not"
             " compared with the digests here: Holdpoint did so when it signed this file."
+        )
+    for told, count in history.erasures.items():
+        yield (
+            f"The payload and the comment of {count} records were erased {told}, says Holdpoint,"
+            " which signed this file. Decision, person, time and digests of these are checked."
         )
     if history.is_part:
         yield (

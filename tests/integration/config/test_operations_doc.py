@@ -6,101 +6,39 @@ databases are replaced.
 
 from __future__ import annotations
 
-import os
-import re
-import secrets
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
-import httpx
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
 
-from config.devserver.embedded.layout import (
-    POSTGRES_MAJOR,
-    POSTGRES_PACKAGE,
-    SUPERUSER,
-    package_folder,
-)
+from config.devserver.embedded.layout import SUPERUSER
 from tests.e2e.product import free_port
-from tests.support.processes import ROOT, end, wait_for
-
-TEXT = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def block(kind: str, word: str) -> str:
-    """The one fenced block of this kind with this word in it."""
-    (only,) = [text for name, text in FENCED.findall(TEXT) if name == kind and word in text]
-    return only
+from tests.support.documented_installation import (
+    Machine,
+    block,
+    client,
+    procfile,
+    wait_until_ready,
+)
+from tests.support.processes import wait_for
 
 
-class Machine:
-    """A shell that maps the page's names to this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self.host = quote(connection.settings_dict["HOST"], safe="")
-        self.name = f"doc{secrets.token_hex(4)}"
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        self._program("python", f'exec {shlex.quote(sys.executable)} "$@"')
-        self._program("manage.py", f'exec {shlex.quote(sys.executable)} {ROOT}/manage.py "$@"')
-        self._program("redis-cli", f'exec {shlex.quote(sys.executable)} {_FLUSH} "$@"')
-        self._program("daphne", f'exec {shlex.quote(sys.executable)} -m daphne "$@"')
-        tools = package_folder(POSTGRES_PACKAGE) / f"pginstall{POSTGRES_MAJOR}" / "bin"
-        self.env = {
-            "PATH": f"{self.bin}:{tools}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "PYTHONPATH": str(ROOT),
-            "DJANGO_SETTINGS_MODULE": "config.settings.base",
-            "SECRET_KEY": secrets.token_urlsafe(60),
-            "ALLOWED_HOSTS": "holdpoint.example.com",
-            "HOLDPOINT_SITE_URL": "https://holdpoint.example.com",
-            "HOLDPOINT_HOME": str(folder / "home"),
-            "HOLDPOINT_BEHIND_PROXY": "1",
-            "DATABASE_URL": self.url("app"),
-            "REDIS_URL": settings.REDIS_URL,
-        }
-
-    def _program(self, name: str, line: str) -> None:
-        path = self.bin / name
-        path.write_text(f"#!/bin/sh\n{line}\n")
-        path.chmod(0o755)
-
-    def url(self, role: str, database: str = "") -> str:
-        user = SUPERUSER if role == "superuser" else f"{self.name}_{role}"
-        return f"postgres://{user}@{self.host}/{database or self.name}"
-
-    def meant(self, text: str) -> str:
-        """The page's text with the addresses of this machine."""
-        for role in ("owner", "app"):
-            there = rf"postgres://holdpoint_{role}:…@db\.internal/holdpoint(\?sslmode=verify-full)?"
-            text = re.sub(there, self.url(role), text)
-        return text
-
-    def run(self, text: str, folder: Path = ROOT, **more: str) -> str:
-        command = ["bash", "-euo", "pipefail", "-c", self.meant(text)]
-        env = {**self.env, **more}
-        done = subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
-        assert done.returncode == 0, f"{self.meant(text)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def sql(self, text: str, database: str = "postgres") -> str:
-        """Through psql, as the page means it."""
-        (path := self.bin.parent / "script.sql").write_text(text)
-        url = self.url("superuser", database)
-        return self.run(f"psql -v ON_ERROR_STOP=1 -q -At -f {path} {shlex.quote(url)}")
+def tool(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": tool, "arguments": arguments}
 
 
-_FLUSH = Path(__file__).with_name("flush_redis.py")
+PLAN = {
+    "tasks": [
+        tool("a", "builtin.echo", value="first"),
+        {
+            **tool("b", "builtin.echo", value={"$from": "a"}),
+            "human_review": {"trigger_phase": "BEFORE_EXECUTION"},
+        },
+    ]
+}
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +49,12 @@ def machine(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> 
     try:
         yield made
     finally:
-        made.sql(
-            f'DROP DATABASE IF EXISTS "{made.name}" WITH (FORCE);'
-            f'DROP ROLE IF EXISTS "{made.name}_owner"; DROP ROLE IF EXISTS "{made.name}_app";'
-        )
+        made.remove()
 
 
 @pytest.fixture(scope="module")
 def installed(machine: Machine) -> Machine:
-    """Steps 1 and 4 of the page."""
-    machine.sql(block("sql", "CREATE ROLE").replace("holdpoint", machine.name))
-    machine.run(block("sh", "manage.py createsuperuser"))
+    machine.install()
     return machine
 
 
@@ -136,56 +69,84 @@ def test_the_products_role_owns_nothing_and_cannot_change_records(installed: Mac
             session.execute("DELETE FROM reviews_humanreviewrecord")
 
 
+def test_the_products_role_adds_rows_to_tables_of_later_migrations(installed: Machine) -> None:
+    """Triggers write there for processes of the old version, before the rights are granted."""
+    with psycopg.connect(installed.url("owner")) as owner:
+        owner.execute("CREATE TABLE later (id bigserial PRIMARY KEY)")
+    try:
+        with psycopg.connect(installed.url("app")) as session:
+            session.execute("INSERT INTO later DEFAULT VALUES")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute("DELETE FROM later")
+    finally:
+        with psycopg.connect(installed.url("owner")) as owner:
+            owner.execute("DROP TABLE later")
+
+
 def test_the_procfile_runs_as_the_products_role(installed: Machine) -> None:
     """Start web, workers and sweeper as written, until `/readyz` answers 200."""
     port = free_port()
-    lines = dict(line.split(": ", 1) for line in block("text", "HOLDPOINT_ROLE=web").splitlines())
-    assert set(lines) == {"web", "workers", "sweeper", "release"}
-    env = {**installed.env, "PORT": str(port)}
-    running = [
-        subprocess.Popen(["bash", "-c", lines[name]], cwd=ROOT, env=env, start_new_session=True)
-        for name in ("web", "workers", "sweeper")
-    ]
-    try:
-        wait_for(lambda: ready(port), seconds=120, what="readiness")
-        assert all(each.poll() is None for each in running)
-    finally:
-        for each in running:
-            end(each)
-
-
-def ready(port: int) -> bool:
-    headers = {"Host": "holdpoint.example.com", "X-Forwarded-Proto": "https"}
-    try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", headers=headers, timeout=5)
-    except httpx.HTTPError:
-        return False
-    return answer.status_code == 200
+    assert set(procfile()) == {"web", "workers", "sweeper", "release"}
+    with installed.running("web", "workers", "sweeper", port=port):
+        wait_until_ready(port)
 
 
 def test_a_backup_is_restored(installed: Machine, tmp_path: Path) -> None:
-    """Drop the database in between; afterwards rows, records and rights are as before."""
-    make = "from django.contrib.auth.models import Group; Group.objects.create(name='kept')"
-    installed.run(f'manage.py shell -c "{make}"')
-    installed.run(block("sh", "pg_dump"), tmp_path)
-    lost = f'DROP DATABASE "{installed.name}" WITH (FORCE);'
-    fresh = block("sql", "CREATE ROLE").replace("holdpoint", installed.name)
-    again = "".join(line for line in fresh.splitlines(keepends=True) if "ROLE" not in line)
-    installed.sql(lost + "\n" + again)
+    """Back up while runs work and wait, lose the database, restore, and go on where they were."""
+    starter, reviewer = (
+        installed.administrator(name, scopes)
+        for name, scopes in (("starter", "read,run"), ("reviewer", "read,decide"))
+    )
+    installed.run("manage.py sync_tools")
+    port = free_port()
+    with (
+        installed.running("web", "workers", "sweeper", port=port),
+        client(port, starter) as starts,
+        client(port, reviewer) as reviews,
+    ):
+        wait_until_ready(port)
+        decided, held = starts.start(plan=PLAN), starts.start(plan=PLAN)
+        decided = starts.wait(decided.id, timeout=60)
+        reviews.decide(decided, decided.open_holds[0]["id"], "APPROVE")
+        assert starts.wait(decided.id, timeout=60).status == "COMPLETED"
+        held = starts.wait(held.id, timeout=60)
+        working = starts.start(plan={"tasks": [tool("wait", "builtin.wait", seconds=5)]})
+        wait_for(lambda: starts.get(working.id).status == "RUNNING", what="the run works")
+        installed.run(block("sh", "pg_dump"), tmp_path)
+    lose_the_database(installed)
     output = installed.run(block("sh", "pg_restore"), tmp_path)
-    assert "record" in output
-    with psycopg.connect(installed.url("app")) as session:
-        restored = session.execute("SELECT count(*) FROM auth_group WHERE name = 'kept'").fetchone()
-        assert restored == (1,)
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            session.execute("UPDATE reviews_humanreviewrecord SET comment = ''")
+    assert "1 records are whole" in output
+    assert "1 of them are signed" in output
+    with (
+        psycopg.connect(installed.url("app")) as session,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        session.execute("UPDATE reviews_humanreviewrecord SET comment = ''")
+    with (
+        installed.running("web", "workers", "sweeper", port=port),
+        client(port, starter) as starts,
+        client(port, reviewer) as reviews,
+    ):
+        wait_until_ready(port)
+        (hold,) = held.open_holds
+        reviews.decide(starts.get(held.id), hold["id"], "APPROVE", edits={"value": "edited"})
+        assert starts.wait(held.id, timeout=60).output("b") == "edited"
+        assert starts.wait(working.id, timeout=90).status == "COMPLETED"
+    assert "2 records are whole" in installed.run("manage.py verify_audit")
+
+
+def lose_the_database(machine: Machine) -> None:
+    """Drop it, and make an empty one as in step 1; the roles stay."""
+    made = block("sql", "CREATE ROLE").replace("holdpoint", machine.name)
+    again = "".join(line for line in made.splitlines(keepends=True) if "ROLE" not in line)
+    machine.sql(f'DROP DATABASE "{machine.name}" WITH (FORCE);\n{again}')
 
 
 def test_migrating_and_granting_again_changes_nothing(installed: Machine) -> None:
     """An upgrade runs them over what is there, and so does a release of the Procfile."""
     owner = installed.url("owner")
     output = installed.run(
-        block("text", "release:").split("release: ", 1)[1],
+        procfile()["release"],
         DATABASE_URL=owner,
         HOLDPOINT_APP_DATABASE_URL=installed.url("app"),
     )

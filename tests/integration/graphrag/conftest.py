@@ -1,4 +1,4 @@
-"""A small catalogue and the collected public one."""
+"""A small catalogue and a large one, both invented."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
-from tests.integration.graphrag import fixtures
+from tests.support.invented_tools import invented_tools
 
 STRING = {"type": "string"}
 MakeTool = Callable[..., ToolRecord]
@@ -70,9 +70,43 @@ def files_catalogue(db: None) -> list[ToolRecord]:
 
 
 @pytest.fixture
-def public_catalogue(db: None) -> None:
-    """Every collected tool of public MCP servers."""
-    ingest.upsert_tools(fixtures.public_tools())
+def large_catalogue(db: None) -> None:
+    """264 invented tools of one server, and four of others."""
+    listed = [
+        make_tool(
+            f"records.{tool['name']}",
+            tool["description"],
+            properties=tool["inputSchema"]["properties"],
+            read_only=tool["annotations"]["readOnlyHint"],
+        )
+        for tool in invented_tools()
+    ]
+    others = [
+        make_tool(
+            "clock.current_time",
+            "Return the current time in a timezone.",
+            properties={"timezone": STRING},
+            read_only=True,
+        ),
+        make_tool(
+            "web.fetch",
+            "Fetch a URL and return its content as Markdown.",
+            properties={"url": {"type": "string", "format": "uri"}},
+            read_only=True,
+        ),
+        make_tool(
+            "repository.compare_branches",
+            "Compare two branches, or a branch and the working tree.",
+            properties={"repo_path": STRING, "target": STRING},
+            read_only=True,
+        ),
+        make_tool(
+            "repository.stage_files",
+            "Stage the contents of files for the next commit.",
+            properties={"repo_path": STRING, "files": {"type": "array", "items": STRING}},
+        ),
+    ]
+    ingest.upsert_tools([*listed, *others])
 
 
 @pytest.fixture

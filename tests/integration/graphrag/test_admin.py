@@ -34,7 +34,7 @@ def test_lists_and_details_open(admin: Client, files_catalogue: list[ToolRecord]
     assert "files.parse_xml" in listed
     assert "files.write_file" not in listed
     detail = admin.get(page("tool_change", tool("files.read_file").pk)).content.decode()
-    assert "hashing:2" in detail
+    assert "hashing:3" in detail
     edge = ToolDependency.objects.get()
     assert admin.get(page("tooldependency_change", edge.pk)).status_code == 200
 

@@ -24,7 +24,7 @@ def run(*arguments: str) -> str:
 def test_reembed_shows_its_progress_and_embeds_only_outdated_tools(
     files_catalogue: list[ToolRecord],
 ) -> None:
-    assert "0 tools embedded by hashing:2." in run("reembed")
+    assert "0 tools embedded by hashing:3." in run("reembed")
     Tool.objects.filter(name="files.read_file").update(embedder="older:1")
     assert "\r[##############################] 1/1\n1 tools embedded" in run("reembed")
     assert "5 tools embedded" in run("reembed", "--all")
@@ -37,7 +37,7 @@ def test_an_embedder_that_cannot_answer_is_named_and_nothing_is_lost(
     holdpoint(embedder=embedder)
     with pytest.raises(CommandError, match=r"127\.0\.0\.1:1|magic|sentence-transformers"):
         run("reembed")
-    assert ingest.Tool.objects.filter(embedder="hashing:2").count() == 5
+    assert ingest.Tool.objects.filter(embedder="hashing:3").count() == 5
 
 
 def test_the_statistics_count_tools_and_edges(
@@ -49,7 +49,7 @@ def test_the_statistics_count_tools_and_edges(
     ingest.set_tool_policy(name="files.write_file", enabled=False)
     report = run("tool_graph_stats")
     assert "5, 4 of them enabled" in report
-    assert "5 by hashing:2" in report
+    assert "5 by hashing:3" in report
     assert "files.list_directory -> files.read_file" in report
     holdpoint(embedder="magic")
     assert "none can be made: embedder is 'magic'" in run("tool_graph_stats")

@@ -99,7 +99,6 @@ def test_many_texts_go_in_batches(remote: Server) -> None:
         (lambda _: {"data": []}, 200),
         (lambda _: {"data": [{"index": 0, "embedding": "text"}]}, 200),
         (lambda _: {"data": [{"index": 0, "embedding": [1e999, 1.0]}]}, 200),
-        (lambda asked: vectors(asked, 1024), 200),
     ],
 )
 def test_a_server_that_answers_badly_is_an_embedder_error(
@@ -108,6 +107,33 @@ def test_a_server_that_answers_badly_is_an_embedder_error(
     remote.answer, remote.status = answer, status
     with pytest.raises(embedders.EmbedderError):
         embedders.current().embed_query("anything")
+
+
+def test_longer_vectors_are_cut_off(remote: Server) -> None:
+    remote.answer = lambda asked: vectors(asked, 1024)
+    found = embedders.current().embed_documents(["parse xml"])[0]
+    whole = hashing.embed_documents(["parse xml"], dimensions=1024)[0][:DIMENSIONS]
+    assert np.allclose(found, whole / np.linalg.norm(whole), atol=1e-5)
+
+
+def test_prefixes_are_sent_and_name_the_vector_space(
+    remote: Server, holdpoint: Callable[..., None]
+) -> None:
+    plain = embedders.current().identity
+    holdpoint(
+        embedder=remote.setting,
+        embedder_model="small",
+        embedder_query_prefix="query: ",
+        embedder_document_prefix="passage: ",
+    )
+    embedder = embedders.current()
+    embedder.embed_query("send mail")
+    embedder.embed_documents(["Sends mail"])
+    assert [asked["input"] for asked in remote.asked] == [
+        ["query: send mail"],
+        ["passage: Sends mail"],
+    ]
+    assert embedder.identity == f"{plain}#passage: "
 
 
 @pytest.mark.django_db
@@ -159,6 +185,38 @@ def test_a_missing_package_is_named(holdpoint: Callable[..., None], monkeypatch:
     holdpoint(embedder="sentence-transformers:some-model")
     with pytest.raises(embedders.EmbedderError, match="not installed"):
         embedders.current().embed_query("x")
+
+
+@pytest.mark.django_db
+def test_the_extra_finds_a_tool_in_other_words_and_languages(
+    holdpoint: Callable[..., None],
+) -> None:
+    holdpoint(embedder="semantic")
+    ingest.upsert_tools(
+        [
+            make_tool("s.create_event", "Create an event in a calendar."),
+            make_tool("s.send_message", "Send a message to a channel."),
+            make_tool("s.read_file", "Read the content of a file."),
+        ]
+    )
+    assert set(Tool.objects.values_list("embedder", flat=True)) == {"semantic:use-multilingual-3"}
+    for query, name in (
+        ("set up an appointment with the dentist", "s.create_event"),
+        ("Lies das Dokument vor", "s.read_file"),
+    ):
+        found = search.search(query).found
+        assert found[0].tool.name == name
+        assert 0.0 < found[0].similarity <= 1.0
+    vector = embedders.current().embed_query("anything")
+    assert vector.shape == (DIMENSIONS,)
+    assert embedders.current().embed_documents([]).shape == (0, DIMENSIONS)
+    assert embedders.current().embed_documents(["name"]).shape == (1, DIMENSIONS)
+
+
+def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
+    monkeypatch.setitem(__import__("sys").modules, embedders.SEMANTIC_PACKAGE, None)
+    with pytest.raises(embedders.EmbedderError, match="extra 'semantic'"):
+        embedders.SemanticEmbedder().embed_query("x")
 
 
 @pytest.fixture

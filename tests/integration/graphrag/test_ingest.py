@@ -10,7 +10,7 @@ from graphrag import versioned_cache
 from graphrag.catalogue import ingest
 from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.models import Tool
-from graphrag.retrieval import search
+from graphrag.retrieval import idf, search
 from tests.integration.graphrag.conftest import make_tool
 
 pytestmark = pytest.mark.django_db
@@ -154,3 +154,23 @@ def test_a_sync_that_reads_back_what_reembed_wrote_changes_nothing() -> None:
 def test_a_policy_for_an_unknown_tool_is_an_error() -> None:
     with pytest.raises(Tool.DoesNotExist):
         ingest.set_tool_policy(name="no.body", enabled=True)
+
+
+def test_a_server_with_too_many_tools_has_the_rest_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest, "MAX_TOOLS_OF_SERVER", 2)
+    listed = [make_tool(f"many.t{number}") for number in range(4)]
+    result = ingest.upsert_tools(listed, server="many", prune=True)
+    assert result.created == ("many.t0", "many.t1")
+    assert result.refused["many.t3"] == "'many' lists more than 2 tools"
+
+
+def test_the_index_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idf, "MAX_WORDS", 3)
+    words = " ".join(f"word{number}" for number in range(50))
+    ingest.upsert_tools([make_tool("a.common", f"common {words}"), make_tool("b.common", "common")])
+    read = idf.current()
+    assert len(read.counts) == 3
+    assert "common" in read.counts
+    assert len(read.terms(" ".join(f"word{number}" for number in range(500)))) == idf.MAX_TERMS

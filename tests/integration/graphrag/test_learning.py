@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from graphrag import learning
+from graphrag import learning, prediction
 from graphrag.catalogue import ingest
 from graphrag.graph import tool_graph
-from graphrag.models import LearnedExecution, Tool, ToolDependency
+from graphrag.models import LearnedExecution, Tool, ToolDependency, ToolSequence
 from graphrag.planning import services as planning_services
 from tests.integration.graphrag.conftest import make_tool
 
@@ -81,17 +81,66 @@ def test_unknown_tools_are_named_and_left_out(four: None) -> None:
     assert LearnedExecution.objects.get().tools == [A, C]
 
 
-def test_predictions_need_evidence_and_exclude_finished_tools(four: None) -> None:
-    for at in range(5):
+def test_the_confidence_of_a_prediction_grows_with_evidence(four: None) -> None:
+    stated = []
+    for at in range(6):
         learning.learn(execution_key=str(at), layers=[[A], [B]])
-        likely = planning_services.predict_next([A])
-        assert bool(likely) is (at >= 3)
-    learning.learn(execution_key="once", layers=[[A], [D]])
-    (only,) = planning_services.predict_next([A])
-    assert (only.tool, only.after, only.observed) == (B, A, 5)
-    assert only.confidence > 0.7
-    assert planning_services.predict_next([A, B]) == []
-    assert planning_services.predict_next([]) == planning_services.predict_next(["no.body"]) == []
+        (only,) = prediction.predict_next([A])
+        assert (only.tool, only.after, only.observed, only.runs) == (B, A, at + 1, at + 1)
+        stated.append(only.confidence)
+    assert stated == sorted(stated)
+    assert stated[0] < 0.7 < stated[-1] < 1
+    assert prediction.predict_next([A], above=stated[-1]) == []
+
+
+def test_a_tool_that_ends_runs_predicts_nothing(four: None) -> None:
+    for at in range(4):
+        learning.learn(execution_key=str(at), layers=[[A], [B]])
+    assert prediction.predict_next([A, B]) == []
+    assert prediction.predict_next([]) == prediction.predict_next(["no.body"]) == []
+
+
+def test_a_run_of_one_tool_lowers_what_follows_it(four: None) -> None:
+    for at in range(4):
+        learning.learn(execution_key=str(at), layers=[[A], [B]])
+    (before,) = prediction.predict_next([A])
+    for at in range(4, 8):
+        assert learning.learn(execution_key=str(at), layers=[[A]]).edges == ()
+    (after,) = prediction.predict_next([A])
+    assert (after.observed, after.runs) == (4, 8)
+    assert after.confidence < 0.55 < before.confidence
+
+
+def test_the_tool_before_the_last_decides(four: None) -> None:
+    for at in range(5):
+        learning.learn(execution_key=f"{at}", layers=[[A], [C], [D]])
+        learning.learn(execution_key=f"other {at}", layers=[[B], [C], [A]])
+    assert prediction.predict_next([A, C])[0].tool == D
+    assert prediction.predict_next([B, C])[0].tool == A
+    first, second = prediction.predict_next([D, C])
+    assert first.confidence == second.confidence < 0.5
+
+
+def test_a_tool_that_runs_again_is_predicted(four: None) -> None:
+    for at in range(4):
+        learning.learn(execution_key=str(at), layers=[[A], [A], [B]])
+    assert prediction.predict_next([A])[0].tool == A
+    assert prediction.predict_next([A, A])[0].tool == B
+
+
+def test_a_disabled_tool_is_not_predicted(four: None) -> None:
+    learning.learn(execution_key="one", layers=[[A], [B, C]])
+    ingest.set_tool_policy(name=B, enabled=False)
+    assert [each.tool for each in prediction.predict_next([A])] == [C]
+
+
+def test_wide_layers_count_pairs_only(db: None) -> None:
+    names = [f"n.t{at}" for at in range(12)]
+    ingest.upsert_tools([make_tool(name) for name in names])
+    learning.learn(execution_key="wide", layers=[names, names, names])
+    rows = ToolSequence.objects
+    assert rows.filter(before="").exclude(next="").count() == 144
+    assert rows.exclude(next="").exclude(before__in=("", ToolSequence.START)).count() == 0
 
 
 def test_at_most_three_are_predicted(db: None) -> None:
@@ -99,7 +148,7 @@ def test_at_most_three_are_predicted(db: None) -> None:
     ingest.upsert_tools([make_tool(name) for name in names])
     for key in range(6):
         learning.learn(execution_key=str(key), layers=[names[:1], names[1:]])
-    assert len(planning_services.predict_next(names[:1])) == 3
+    assert len(prediction.predict_next(names[:1])) == 3
 
 
 def test_a_worker_reloads_only_the_learned_edges(

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from django.db import connection
 
+from graphrag import ranking
 from graphrag.catalogue import ingest
 from graphrag.embedding import embedders
 from graphrag.models import Tool
 from graphrag.retrieval import idf, search
 from graphrag.retrieval.search import Filters
-from tests.integration.graphrag import fixtures
 from tests.integration.graphrag.conftest import make_tool
+from tests.support.invented_tools import invented_intents
 
 pytestmark = pytest.mark.django_db
 
@@ -115,7 +116,7 @@ def store_vectors(server: str, vectors: Sequence[Any], *, read_only_every: int =
             server=server,
             kind="python",
             embedding=vector / np.linalg.norm(vector),
-            embedder="hashing:2",
+            embedder="hashing:3",
             read_only=at % read_only_every == 0,
         )
         for at, vector in enumerate(vectors)
@@ -167,26 +168,26 @@ def nearest(query: str, frequencies: idf.Idf) -> list[float]:
     return [found.cosine or 0.0 for found in search.vector_search(query, frequencies, limit=10)]
 
 
-def test_the_index_is_used_and_equals_an_exact_search(public_catalogue: None) -> None:
+def test_the_index_is_used_and_equals_an_exact_search(large_catalogue: None) -> None:
     exact, found = 0, 0
     frequencies = idf.current()
     with connection.cursor() as cursor:
         # Other tests left rows behind in the index that this one does not measure.
         cursor.execute("REINDEX INDEX tool_embedding_hnsw")
-    for intent in fixtures.intents()[:40]:
+    for intent in invented_intents()[::6]:
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = on")
             cursor.execute("SET LOCAL enable_indexscan = off")
-            truth = nearest(intent.text, frequencies)
+            truth = nearest(intent, frequencies)
             cursor.execute("SET LOCAL enable_seqscan = off")
             cursor.execute("SET LOCAL enable_indexscan = on")
-            got = nearest(intent.text, frequencies)
+            got = nearest(intent, frequencies)
         exact += len(truth)
         found += sum(cosine >= min(truth) - 1e-6 for cosine in got)
     assert found / exact >= 0.95
 
 
-def test_a_new_rank_does_not_bloat_the_index(public_catalogue: None) -> None:
+def test_a_new_rank_does_not_bloat_the_index(large_catalogue: None) -> None:
     """New versions of the rows fit beside the old ones, so no index gets an entry for them."""
     counted = (
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables"
@@ -209,3 +210,40 @@ def test_the_index_search_setting_ends_with_the_search() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SHOW hnsw.ef_search")
         assert cursor.fetchone() == ("40",)
+
+
+@pytest.fixture
+def harmful(db: None) -> None:
+    """Tools that destroy, beside tools that people mean."""
+    ingest.upsert_tools(
+        [
+            make_tool("mail.delete_email", "Delete an email. The email is gone for good."),
+            make_tool("mail.send_message", "Send a message by email to one or more people."),
+            make_tool("store.drop_collection", "Remove a collection from the database."),
+            make_tool("cluster.uninstall_chart", "Uninstall a package from the cluster."),
+            make_tool("cluster.list_charts", "List the packages in the cluster.", read_only=True),
+            make_tool("disk.shred", "Overwrite a disk.", destructive=True),
+        ]
+    )
+
+
+def test_a_query_without_such_a_verb_finds_destructive_tools_last(harmful: None) -> None:
+    found = names("email it to bob")
+    assert found.index("mail.send_message") < found.index("mail.delete_email")
+    assert names("delete the email from bob")[0] == "mail.delete_email"
+
+
+def test_the_verb_alone_finds_no_destructive_tool(harmful: None) -> None:
+    found = names("remove the package from the cluster")
+    assert found[0] == "cluster.uninstall_chart"
+    assert found.index("cluster.list_charts") < found.index("store.drop_collection")
+
+
+def test_a_destructive_tool_is_found_where_nothing_else_fits_and_marked(harmful: None) -> None:
+    found = search.search("what happens to the disk").found
+    assert found[0].tool.name == "disk.shred"
+    assert "can destroy data" in ranking.match_reasons(found[0])
+
+
+def test_a_misspelt_word_finds_the_tool(mixed: None) -> None:
+    assert names("cuont the pagse")[0] == "c.count_pages"

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from reviews.decisions import services
+from reviews.models import HumanReviewRecord, SealedPayload
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.executions.jobs import run_to_rest
@@ -98,3 +99,14 @@ def decide(
             hold_id=hold.pk, user=user, decision=decision, source=source, **fields
         )
     )
+
+
+@pytest.fixture
+def plain_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write records as before their payloads were encrypted."""
+
+    def plain(record: HumanReviewRecord, payload: SealedPayload, key: str) -> None:
+        record.stored_original, record.stored_modified = payload.original, payload.modified
+        record.stored_comment = payload.comment
+
+    monkeypatch.setattr(HumanReviewRecord, "seal", plain)

@@ -60,3 +60,12 @@ def test_the_policy_floor_is_a_policy(settings, floor: dict, faults: int) -> Non
     settings.HOLDPOINT = {**settings.HOLDPOINT, "policy_floor": floor}
     found = checks.policy_floor(None)
     assert [message.id for message in found] == ["holdpoint.E007"] * faults
+
+
+@pytest.mark.parametrize(("address", "count"), [("tcp://127.0.0.1:8786", 1), ("", 0)])
+def test_a_runner_needs_its_package(
+    given, monkeypatch: pytest.MonkeyPatch, address: str, count: int
+) -> None:
+    given(HOLDPOINT={"dask_scheduler": address})
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    assert len(checks.remote_runner(None)) == count

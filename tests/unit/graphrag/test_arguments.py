@@ -37,7 +37,7 @@ def fill(
         *argument_sources.sources_of_values("inputs", inputs or {}),
     ]
     for name, given in (earlier or {}).items():
-        available.extend(argument_sources.sources_of_task(name, given, step.literals.extension))
+        available.extend(argument_sources.sources_of_task(name, given, step.extension))
     return arguments.fill(record, step=step, available=available, most=most)
 
 

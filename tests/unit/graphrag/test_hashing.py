@@ -36,7 +36,7 @@ def test_the_same_numbers_in_another_process() -> None:
     ("asked", "near", "far"),
     [
         ("show commit history", "git log\nShows the commit logs", "fetch\nFetches a URL"),
-        ("remove a sheet", "delete sheet\nDelete a worksheet", "create sheet\nAdd a worksheet"),
+        ("delete sheets", "delete sheet\nDelete a worksheet", "create sheet\nAdd a worksheet"),
         ("databse tables", "list tables\nList database tables", "git log\nShows the commit logs"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrag.planning import intents
+from graphrag.planning import intents, literals
 
 
 @pytest.mark.parametrize(
@@ -31,21 +31,84 @@ def test_then_means_after_and_and_means_parallel() -> None:
     assert [step.after_previous for step in found] == [False, False, True]
 
 
+def values(written: str) -> list[tuple[str, str | int]]:
+    return [(each.kind, each.value) for each in literals.find(written)]
+
+
 def test_literals_are_found_by_their_kind() -> None:
-    found = intents.literals(
+    assert values(
         'fetch https://example.org/a?b=1. Take the last 20 of "open issues" from ./data/in.csv'
-    )
-    assert found.urls == ("https://example.org/a?b=1",)
-    assert found.numbers == (20,)
-    assert found.quoted == ("open issues",)
-    assert found.paths == ("./data/in.csv",)
-    assert found.extension == "csv"
+    ) == [
+        ("url", "https://example.org/a?b=1"),
+        ("number", 20),
+        ("quoted", "open issues"),
+        ("path", "./data/in.csv"),
+    ]
+    (step,) = intents.steps("take the last 20 from ./data/in.csv")
+    assert step.extension == "csv"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("write lea@example.org", [("email", "lea@example.org")]),
+        ("due 2026-12-01 at 16:30", [("date", "2026-12-01"), ("time", "16:30")]),
+        ("from 2026-12-01T10:00:00 on", [("datetime", "2026-12-01T10:00:00")]),
+        ("close OPS-42 in acme/shop", [("key", "OPS-42"), ("slug", "acme/shop")]),
+        ("tell #ops and @mia", [("mark", "#ops"), ("mark", "@mia")]),
+        ("read /etc/a.yaml, then ~/notes", [("path", "/etc/a.yaml"), ("path", "~/notes")]),
+        ("show three pods of api-server", [("number", 3), ("name", "api-server")]),
+        ("fetch 'https://example.org/'", [("url", "https://example.org/")]),
+        ("an article on Ada Lovelace", [("name", "Ada Lovelace")]),
+        ("List all files", []),
+    ],
+)  # fmt: skip
+def test_typed_values_are_told_apart(written: str, expected: list[tuple[str, str]]) -> None:
+    assert values(written) == expected
 
 
 def test_a_quoted_file_is_a_file() -> None:
-    found = intents.literals("list '.' and write 'done' to 'out/notes.md'")
-    assert found.quoted == ("done",)
-    assert found.paths == (".", "out/notes.md")
+    assert values("list '.' and write 'done' to 'out/notes.md'") == [
+        ("path", "."),
+        ("quoted", "done"),
+        ("path", "out/notes.md"),
+    ]
+
+
+def test_the_words_around_a_literal_belong_to_it_alone() -> None:
+    _, second = literals.find("replace 'foo' with 'bar' in the text")
+    assert (second.before, second.after) == (("with",), ("in", "the", "text"))
+
+
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        ("before you delete it, list its commits", ["list its commits", "delete it"]),
+        ("after reading the file, move it", ["read the file", "move it"]),
+        ("list the files, folders and logs", ["list the files and folders and logs"]),
+        ("stage the files and commit", ["stage the files", "commit"]),
+        ("please read it and then could you post it", ["please read it", "could you post it"]),
+        ("run the tests, and the report of it", ["run the tests and the report of it"]),
+    ],
+)  # fmt: skip
+def test_clauses_become_steps_in_the_order_of_their_actions(
+    intent: str, expected: list[str]
+) -> None:
+    assert [step.text for step in intents.steps(intent)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "refers"),
+    [
+        ("delete it", True),
+        ("post the result to the channel", True),
+        ("show the last 5 commits", False),
+        ("write 'it works' to a.txt", False),
+    ],
+)
+def test_words_that_refer_to_an_earlier_step(text: str, refers: bool) -> None:
+    (step,) = intents.steps(text)
+    assert step.refers_back is refers
 
 
 def test_the_query_names_no_values() -> None:

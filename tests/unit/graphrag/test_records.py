@@ -35,6 +35,8 @@ GOOD = ToolRecord(
         ({"input_schema": {"x": float("nan")}}, "not JSON"),
         ({"input_schema": {"x": object()}}, "not JSON"),
         ({"input_schema": {"x": "y" * 300_000}}, "longer than"),
+        ({"input_schema": {"properties": {"$from": {"enum": ["inputs"]}}}}, "plan syntax"),
+        ({"input_schema": {"properties": {"$from\x00": {}}}}, "plan syntax"),
         ({"output_schema": ["list"]}, "must be a JSON object"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Words, stems, groups of like meaning."""
+"""Words and stems."""
 
 import pytest
 from hypothesis import given
@@ -32,37 +32,9 @@ def test_stop_words_are_dropped_unless_nothing_remains() -> None:
     assert tokenizer.stems("what is it") == ["what", "is", "it"]
 
 
-def test_synonyms_share_a_group() -> None:
-    remove, delete = tokenizer.GROUPS_BY_STEM["remov"], tokenizer.GROUPS_BY_STEM["delet"]
-    assert set(remove) & set(delete)
-    assert not set(delete) & set(tokenizer.GROUPS_BY_STEM["fetch"])
-
-
-def test_no_group_label_is_the_stem_of_a_word_in_the_thesaurus() -> None:
-    assert not tokenizer.GROUPS.keys() & tokenizer.GROUPS_BY_STEM.keys()
-
-
-def test_a_question_asks_for_a_reading_tool() -> None:
-    assert tokenizer.query_groups("which sheets exist")["list0"] > 0
-    assert "list0" not in tokenizer.query_groups("delete sheets")
-
-
-@pytest.mark.parametrize(
-    ("written", "kind"),
-    [
-        ("git_create_branch", "change"),
-        ("which branches are there", "read"),
-        ("please remove the note", "delete"),
-        ("banana", None),
-    ],
-)
-def test_the_first_verb_decides_the_action(written: str, kind: str | None) -> None:
-    assert tokenizer.action(written) == kind
-
-
 @given(st.text(max_size=200))
 def test_any_text_gives_lower_case_words_that_split_no_further(written: str) -> None:
     for word in tokenizer.words(written):
         assert word
         assert tokenizer.words(word.lower()) in ([word], tokenizer.words(word))
-    assert isinstance(tokenizer.index_text(written), str)
+    assert isinstance(tokenizer.spaced(written), str)

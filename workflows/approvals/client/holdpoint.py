@@ -333,10 +333,21 @@ class Client:
         self, approval_id: str, arguments: Mapping[str, Any], *, timeout: float | None = None
     ) -> Decision:
         """Answer ChangesRequested with other arguments, and wait as `approve` does."""
-        wait, body = _Wait(timeout), {"arguments": dict(arguments)}
+        return self._resubmit(approval_id, {"arguments": dict(arguments)}, _Wait(timeout))
+
+    def resubmit_output(
+        self, approval_id: str, output: Any, *, timeout: float | None = None
+    ) -> Decision:
+        """Answer ChangesRequested with another output of an executed action, and wait."""
+        return self._resubmit(approval_id, {"output": output}, _Wait(timeout))
+
+    def _resubmit(self, approval_id: str, body: Mapping[str, Any], wait: _Wait) -> Decision:
         path = f"{_quoted(approval_id)}/resubmit/"
         self._send("POST", path, body, wait, key=uuid.uuid4().hex)
-        return _approval(_checked(self._wait(approval_id, wait), {"action": body}))
+        decision = self._wait(approval_id, wait)
+        # The arguments of an executed action do not change.
+        action = {"arguments": decision.arguments, **body}
+        return _approval(_checked(decision, {"action": action}))
 
     def cancel(self, approval_id: str, reason: str, *, timeout: float | None = 30.0) -> None:
         """Withdraw the request: reviewers no longer see it."""

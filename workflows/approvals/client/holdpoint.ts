@@ -210,11 +210,26 @@ export class Client {
 
   /** Answer ChangesRequested with other arguments, and wait as `approve` does. */
   async resubmit(id: string, args: Arguments, waiting: Waiting = {}): Promise<Decision> {
+    return await this.#resubmit(id, { arguments: args }, waiting);
+  }
+
+  /** Answer ChangesRequested with another output of an executed action, and wait. */
+  async resubmitOutput(id: string, output: unknown, waiting: Waiting = {}): Promise<Decision> {
+    return await this.#resubmit(id, { output }, waiting);
+  }
+
+  async #resubmit(
+    id: string,
+    values: { arguments: Arguments } | { output: unknown },
+    waiting: Waiting,
+  ): Promise<Decision> {
     const wait = new Wait(waiting.timeout, waiting.signal);
     const key = crypto.randomUUID();
-    await this.#send("POST", `${encodeURIComponent(id)}/resubmit/`, { arguments: args }, wait, key);
-    const body = { action: { name: "", arguments: args } };
-    return approval(await checked(await this.#wait(id, wait), body));
+    await this.#send("POST", `${encodeURIComponent(id)}/resubmit/`, values, wait, key);
+    const decision = await this.#wait(id, wait);
+    // The arguments of an executed action do not change.
+    const body = { action: { name: "", arguments: decision.arguments, ...values } };
+    return approval(await checked(decision, body));
   }
 
   /** Withdraw the request: reviewers no longer see it. */

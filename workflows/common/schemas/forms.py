@@ -237,7 +237,7 @@ class _Builder:
             name=f"{'j' if shape.kind == 'json' else 'v'}:{place}",
             label=str(shape.rules.get("title", "")) or spec.title,
             description=str(shape.rules.get("description", "")),
-            placeholder=_placeholder(shape.rules.get("default")),
+            placeholder=_placeholder(shape.rules),
             required=spec.required,
             nullable=shape.nullable,
             state=state_of(value),
@@ -284,10 +284,16 @@ def _text_control(rules: dict[str, Any], text: str, before: str) -> dict[str, An
     is_long = max(len(text), len(before)) > _LONG or int(rules.get("maxLength", 0)) > 4 * _LONG
     if is_long or "contentMediaType" in rules or {"\n", "\r"} & {*text, *before}:
         return {"kind": "textarea"}
+    if _is_secret(rules):
+        return {"input_type": "password"}
     kind = _INPUT_TYPES.get(str(rules.get("format")), "text")
     if kind == "date" and not _DATE.fullmatch(text):
         kind = "text"
     return {"input_type": kind}
+
+
+def _is_secret(rules: dict[str, Any]) -> bool:
+    return rules.get("writeOnly") is True or rules.get("format") == "password"
 
 
 def _options(shape: Shape, value: Any) -> tuple[Option, ...]:
@@ -303,7 +309,10 @@ def _options(shape: Shape, value: Any) -> tuple[Option, ...]:
     return options
 
 
-def _placeholder(default: Any) -> str:
+def _placeholder(rules: dict[str, Any]) -> str:
+    default = rules.get("default")
+    if _is_secret(rules):
+        return ""
     return "" if isinstance(default, (dict, list)) else control_text("text", default)
 
 

@@ -25,6 +25,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--workflows", default="", help="comma-separated names: only these (default: all)"
         )
+        parser.add_argument(
+            "--gates", default="", help="comma-separated names of MCP gates, with the scope gate"
+        )
         parser.add_argument("--days", type=int, help="days until it expires (default: never)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,12 +40,14 @@ class Command(BaseCommand):
             raise CommandError("--days must be between 1 and 36500.")
         scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
         names = [name.strip() for name in options["workflows"].split(",") if name.strip()]
+        gates = [name.strip() for name in options["gates"].split(",") if name.strip()]
         try:
             _, text = create_token(
                 user=user,
                 name=options["name"],
                 scopes=scopes,
                 workflows=names or None,
+                gates=gates or None,
                 expires_at=timezone.now() + timedelta(days=days) if days else None,
                 confirmed=True,  # a user with shell access could disable the confirmation anyway
             )

@@ -31,7 +31,7 @@ class Command(BaseCommand):
                 " run them with HOLDPOINT_ROLE=worker."
             )
         # Load shared modules once, before the workers fork.
-        import_module("workflows.tools.mcp_client.pool")
+        import_module("workflows.tools.mcp_client.session_pool")
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()

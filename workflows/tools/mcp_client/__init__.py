@@ -1,4 +1,4 @@
-"""Calls to MCP servers through pooled sessions; see `pool.McpPool`."""
+"""Calls to MCP servers through pooled sessions; see `session_pool.McpPool`."""
 
 from .addresses import address_problem
 from .process import close_pool, pool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workflows.common import background_loop
 
 if TYPE_CHECKING:
-    from .pool import McpPool
+    from .session_pool import McpPool
 
 _pools: dict[int, McpPool] = {}
 _lock = threading.Lock()
@@ -21,7 +21,7 @@ def pool() -> McpPool:
         current = _pools.get(os.getpid())
         if current is None:
             # Importing the SDK takes a fifth of the start of a process; few commands need it.
-            from .pool import McpPool
+            from .session_pool import McpPool
 
             current = _pools[os.getpid()] = McpPool()
             background_loop.register_closer(_close_pool)

@@ -27,7 +27,8 @@ class McpServerSpec:
     A "stdio" server is started as `command` with `args`; its environment has `env`
     and HOME, LOGNAME, PATH, SHELL, TERM and USER of this process. An "http" server is reached by
     streamable HTTP at `url` with `headers` on every request. `start_seconds` limits start and
-    handshake together. The mappings are not copied: the caller must not change them afterwards.
+    handshake together. `elicits` declares that this client answers elicitations, which a call then
+    has to do. The mappings are not copied: the caller must not change them afterwards.
 
     Raises:
         ValueError: a part is missing or malformed.
@@ -41,6 +42,7 @@ class McpServerSpec:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     start_seconds: float = 30.0
+    elicits: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or "." in self.name:

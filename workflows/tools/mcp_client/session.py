@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 from mcp.client import Client, IncomingMessage
+from mcp.client.session import ElicitationFnT
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ToolListChangedNotification
@@ -40,9 +41,15 @@ class McpSession:
     them open until the session is retired or the server ends.
     """
 
-    def __init__(self, spec: McpServerSpec, on_changed: Changed | None) -> None:
+    def __init__(
+        self,
+        spec: McpServerSpec,
+        on_changed: Changed | None,
+        on_elicit: ElicitationFnT | None = None,
+    ) -> None:
         self.spec = spec
         self._on_changed = on_changed
+        self._on_elicit = on_elicit
         self._users = 0
         self._retired = False
         self._late = False
@@ -63,6 +70,10 @@ class McpSession:
     def usable(self) -> bool:
         """Whether new calls may use it."""
         return not self._retired and not self.gone
+
+    def fits(self, spec: McpServerSpec, *, follows: bool) -> bool:
+        """Whether a new call to `spec` may use it, and it follows changes of the list if needed."""
+        return self.usable and self.spec == spec and (self._on_changed is not None) >= follows
 
     async def client(self) -> Client:
         """Return the connected client; raise SessionFailed if there is none."""
@@ -121,7 +132,11 @@ class McpSession:
         )
         try:
             async with Client(
-                transport, cache=None, client_info=_CLIENT, message_handler=self._on_message
+                transport,
+                cache=None,
+                client_info=_CLIENT,
+                message_handler=self._on_message,
+                elicitation_callback=self._on_elicit,
             ) as client:
                 late.cancel()
                 self._ready.set_result(client)

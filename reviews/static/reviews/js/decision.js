@@ -11,6 +11,7 @@ import { startForms } from "./undo.js";
 import { gettext } from "./words.js";
 
 const SETTLE_MS = 150;
+const PRESENCE_MS = 1000;
 const GUARD_MS = 700;
 let current = null;
 let timer = null;
@@ -35,10 +36,15 @@ function guard(here) {
   delete document.body.dataset.advancing;
   const verdict = here.querySelector("#verdict");
   if (!verdict) return;
-  verdict.classList.add("guarded");
+  let guarded = true;
+  const show = () => verdict.classList.toggle("guarded", guarded);
+  show();
+  // When htmx settles, it gives elements whose id was on the page before the classes of the response.
+  document.addEventListener("htmx:afterSettle", show, { once: true });
   here.addEventListener("submit", hold, { capture: true });
   setTimeout(() => {
-    verdict.classList.remove("guarded");
+    guarded = false;
+    show();
     here.removeEventListener("submit", hold, { capture: true });
   }, GUARD_MS);
 }
@@ -151,8 +157,14 @@ function onNews(event) {
   if (event.detail?.type === "hold_extended" && event.detail.holdId === article().dataset.hold) {
     document.body.dispatchEvent(new CustomEvent("holdpoint:extended"));
   }
+  const { holdId, seq, type } = event.detail ?? {};
+  // The answer to a decision that is being sent shows what it changed.
+  if (article().querySelector("[data-decision-form].htmx-request")) return;
+  // The page already shows this version, or the news is about another review of the run.
+  if (seq <= Number(current?.form?.form.elements.version.value)) return;
+  if (type === "review_presence" && holdId !== article().dataset.hold) return;
   clearTimeout(timer);
-  timer = setTimeout(() => refresh().catch(() => {}), SETTLE_MS);
+  timer = setTimeout(() => refresh().catch(() => {}), type === "review_presence" ? PRESENCE_MS : SETTLE_MS);
 }
 
 // --- keys -----------------------------------------------------------------------------------------

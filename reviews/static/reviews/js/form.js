@@ -57,7 +57,8 @@ export class DecisionForm {
   get approveLabel() {
     const scope = this.form.querySelector("[name=grant_scope]:checked");
     const length = scope?.value === "until" && this.form.elements.grant_seconds?.selectedOptions[0];
-    const given = (length || scope)?.dataset.approveLabel;
+    const standing = this.form.querySelector("[name=standing]:checked") && this.form.elements.standing_hours.selectedOptions[0];
+    const given = (standing || length || scope)?.dataset.approveLabel;
     return given || this.form.querySelector("[data-approve]").dataset.label || gettext("Approve");
   }
 

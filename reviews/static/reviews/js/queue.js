@@ -1,4 +1,5 @@
 // The queue: rows keep their places, new rows wait behind a line, and the next review opens by itself.
+import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { released } from "./press-guard.js";
 import { send } from "./request.js";
@@ -12,6 +13,8 @@ const AHEAD_MS = 400;
 const MOST_LOOKS = 2;
 const RETRY_MS = 5000;
 const COUNT_AFTER_MS = 200;
+/** Who views or claims a review can be shown a little later, together with other news. */
+const PRESENCE_MS = 1000;
 /** Above this number of changed runs, the whole list is fetched. */
 const MOST_RUNS = 25;
 const wide = window.matchMedia("(min-width: 1100px)");
@@ -21,8 +24,15 @@ let fresh = new Map();
 const removed = new Map();
 /** How many new rows have been announced. */
 let announced = 0;
-/** Runs that changed since the last refresh; `everything` when an event names none. */
-let changed = new Set();
+/** Runs that changed since the last refresh → seq of the newest event, 0 for who views or claims a review;
+ *  `everything` when an event names no run. */
+let changed = new Map();
+/** Runs of this page's decisions → version that the answer to the decision has shown. */
+const versions = new Map();
+/** A decision is being sent: its answer has the rows that changed, so refreshes wait for it. */
+let deciding = false;
+/** The answer to a decision, while htmx swaps the next review in. */
+let answer = null;
 let everything = false;
 /** Active refreshes: the runs that each fetches, or null for the whole list. */
 const looks = new Set();
@@ -47,6 +57,16 @@ const openRow = () => list().querySelector("[data-open][aria-current]")?.closest
 
 // --- opening --------------------------------------------------------------------------------------
 
+/** Mark the row whose review is open beside the list. */
+function choose(row) {
+  for (const other of list().querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
+  linkOf(row).setAttribute("aria-current", "true");
+  row.scrollIntoView({ block: "nearest" });
+  const address = new URL(location.href);
+  address.searchParams.set("hold", row.dataset.hold);
+  history.replaceState(null, "", address);
+}
+
 /** Show the row's review: beside the list where there is room, else as its own page. */
 function open(row) {
   const link = linkOf(row);
@@ -54,12 +74,7 @@ function open(row) {
     location.assign(link.href);
     return;
   }
-  for (const other of list().querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
-  link.setAttribute("aria-current", "true");
-  row.scrollIntoView({ block: "nearest" });
-  const address = new URL(location.href);
-  address.searchParams.set("hold", row.dataset.hold);
-  history.replaceState(null, "", address);
+  choose(row);
   const detail = document.getElementById("detail");
   detail.setAttribute("aria-busy", "true");
   const done = () => detail.removeAttribute("aria-busy");
@@ -101,14 +116,14 @@ function skip() {
 
 // --- updates --------------------------------------------------------------------------------------
 
-/** Fetch the rows of these runs, or the whole list and its tabs when `runs` is null. */
-async function refresh(runs) {
+/** Fetch the rows of these runs, or the whole list and its tabs when `runs` is null; the counts if they may change. */
+async function refresh(runs, counts) {
   const number = runs ? 0 : ++tabsAsked;
   const page = await part("queue-list", runs && { changed: [...runs].join(","), until: list().dataset.pageEnd });
   await released();
   take(page.getElementById("queue-list"), runs);
-  if (runs) countSoon();
-  else takeTabs(page, number);
+  if (!runs) takeTabs(page, number);
+  else if (counts) countSoon();
 }
 
 /** Fetch a part of this page as a separate document. */
@@ -228,33 +243,39 @@ function place(holder, added) {
 // few requests and a busy server gets fewer.  After a failed refresh the whole list is fetched.
 function onNews(event) {
   if (event?.detail?.type === "workflow_start") return;
-  const run = event?.detail?.executionId;
-  if (run) changed.add(run);
+  const { executionId: run, holdId, seq, type } = event?.detail ?? {};
+  if (run && seq <= (versions.get(run) ?? -1)) return;
+  const isPresence = type === "review_presence";
+  if (isPresence && !rowOf(holdId)) return;
+  if (run) changed.set(run, Math.max(changed.get(run) ?? 0, seq ?? (isPresence ? 0 : Infinity)));
   else everything = true;
-  ask();
+  if (isPresence) setTimeout(askAgain, PRESENCE_MS);
+  else ask();
 }
 
 function ask() {
-  if (timer !== null || looks.size >= MOST_LOOKS || looks.has(null)) return;
+  if (deciding || timer !== null || looks.size >= MOST_LOOKS || looks.has(null)) return;
   timer = setTimeout(look, Math.max(0, Math.max(notBefore, paid - AHEAD_MS) - performance.now()));
 }
 
 /** What the next refresh fetches: runs, null for the whole list, or undefined for nothing now. */
 function wanted() {
   if (everything || missed || changed.size > MOST_RUNS) return looks.size ? undefined : null;
-  const free = [...changed].filter((run) => ![...looks].some((runs) => runs.has(run)));
+  const free = [...changed.keys()].filter((run) => ![...looks].some((runs) => runs.has(run)));
   return free.length ? new Set(free) : undefined;
 }
 
 async function look() {
   timer = null;
+  if (deciding) return; // its answer asks again
   const runs = wanted();
   if (runs === undefined) return; // when what is under way has ended, it asks again
+  const counts = [...(runs ?? [])].some((run) => changed.get(run) > 0);
   if (runs) for (const run of runs) changed.delete(run);
-  else [everything, changed] = [false, new Set()];
+  else [everything, changed] = [false, new Map()];
   looks.add(runs);
   const begun = performance.now();
-  const answered = await refresh(runs).then(() => true, () => false);
+  const answered = await refresh(runs, counts).then(() => true, () => false);
   const now = performance.now();
   looks.delete(runs);
   paid = Math.max(paid, begun) + Math.max(LEAST_COST_MS, 2 * (now - begun));
@@ -271,32 +292,88 @@ function lookAgain() {
 
 // --- after a decision -----------------------------------------------------------------------------
 
+/** The row after this one: the next review of the same run, else the next in the list. */
+function following(row, run) {
+  const reachable = live();
+  const place = reachable.indexOf(row);
+  const sameRun = reachable.find((each) => each !== row && each.dataset.execution === run);
+  return sameRun ?? reachable[place + 1] ?? reachable[place - 1];
+}
+
+/** The decision names the review that follows: its answer has that review, and what changed in the list. */
+function nameNext({ detail: { elt, parameters } }) {
+  if (!elt.matches("[data-decision-form]")) return;
+  const { hold, execution } = document.getElementById("decision").dataset;
+  const next = following(rowOf(hold), execution);
+  if (!next || !wide.matches) return;
+  parameters.queue_next = next.dataset.hold;
+  parameters.queue_query = location.search.slice(1);
+  parameters.queue_until = list().dataset.pageEnd;
+}
+
+const isDecision = ({ detail: { requestConfig } }) => Boolean(requestConfig?.elt?.matches("[data-decision-form]"));
+
+function sending(event) {
+  if (isDecision(event)) deciding = true;
+}
+
+/** The next review is swapped in before this: `decided` goes on then. */
+function sent(event) {
+  if (!isDecision(event) || answer) return;
+  deciding = false;
+  askAgain();
+}
+
+function askAgain() {
+  if (missed || everything || changed.size) ask();
+}
+
+function answered({ detail: { xhr } }) {
+  if (xhr.getResponseHeader("HX-Reselect") !== "#decision") return;
+  answer = new DOMParser().parseFromString(xhr.responseText, "text/html");
+  document.body.dataset.advancing = "";
+}
+
 function decided(event) {
   const { xhr, requestConfig } = event.detail;
   if (requestConfig?.verb !== "post" || !event.detail.successful || xhr.status >= 300) return;
   const article = document.getElementById("decision");
-  if (!article || article.dataset.settled !== "yes") return;
-  const row = rowOf(article.dataset.hold);
-  const reachable = live();
-  const place = reachable.indexOf(row);
+  if (!article || (!answer && article.dataset.settled !== "yes")) return;
+  const page = answer;
+  answer = null;
+  const verdict = page?.querySelector("[data-decided]") ?? article;
+  const row = rowOf(verdict.dataset.hold);
   if (row) removed.set(row.dataset.hold, row.nextElementSibling);
-  // The next review of the same run comes first, then the next in the list.
-  const rest = reachable.filter((each) => each !== row);
-  const sameRun = rest.find((each) => each.dataset.execution === article.dataset.execution);
-  const next = sameRun ?? reachable[place + 1] ?? reachable[place - 1];
+  const next = page ? rowOf(article.dataset.hold) : following(row, verdict.dataset.execution);
   const said = article.querySelector("#decision-status .notice strong .status")?.lastChild;
-  const what = said?.textContent.trim();
-  const undo = undoOf(article);
+  const what = page ? verdict.dataset.sentence : said?.textContent.trim();
+  const undo = undoOf(verdict);
   if (undo && row) undoToast(what || gettext("Recorded."), undo, () => bringBack(row));
   else toast(what || gettext("Recorded."), { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: gettext("Open it again") });
   row?.remove();
   list().querySelector("[data-rows]").hidden = rows().length === 0;
   if (next && next !== row) {
-    document.body.dataset.advancing = "";
-    open(next);
-    if (!sameRun) sayRun(next);
+    if (page) choose(next);
+    else {
+      document.body.dataset.advancing = "";
+      open(next);
+    }
+    if (next.dataset.execution !== verdict.dataset.execution) sayRun(next);
   }
-  onNews();
+  if (page) saveDraft(verdict.dataset.hold, null);
+  // A refresh that began before the decision would bring its row back.
+  if (page && looks.size === 0) takeChanges(page, verdict.dataset);
+  else onNews();
+  deciding = false;
+  askAgain();
+}
+
+/** Show the rows and counts that came with the answer; news about them is no news any more. */
+function takeChanges(page, { execution, version }) {
+  versions.set(execution, Number(version));
+  if (changed.get(execution) <= Number(version)) changed.delete(execution);
+  take(page.getElementById("queue-list"), new Set([execution]));
+  takeTabs(page, ++tabsAsked);
 }
 
 /** The next review is of another run: nobody should take it for the run they know. */
@@ -334,6 +411,10 @@ function bringBack(row) {
 
 if (queue) {
   list().addEventListener("click", clicked);
+  document.addEventListener("htmx:configRequest", nameNext);
+  document.addEventListener("htmx:beforeSend", sending);
+  document.addEventListener("htmx:afterRequest", sent);
+  document.addEventListener("htmx:beforeSwap", answered);
   document.addEventListener("htmx:afterSettle", decided);
   document.body.addEventListener("holdpoint:news", onNews);
   document.body.addEventListener("holdpoint:poll", onNews);

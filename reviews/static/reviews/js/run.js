@@ -22,6 +22,13 @@ function remember(event) {
   scrolled = picture()?.scrollLeft ?? null;
 }
 
+/** Open tasks of a long plan keep their data when the page is refreshed. */
+function nameOpenTasks({ detail: { elt, parameters } }) {
+  if (elt.id !== "run-live") return;
+  const opened = [...elt.querySelectorAll("details.task[open]")].map((task) => task.id.slice("task-".length));
+  if (opened.length) parameters.open = opened.join(",");
+}
+
 /** Scroll a plan that is wider than its frame to the active layer. */
 function showCurrentLayer() {
   const frame = picture();
@@ -71,6 +78,7 @@ function showStarted(wanted = null) {
 // --- deep links ---------------------------------------------------------------------------------
 
 const ENTRY = /^#(e|task-)[\w.-]+$/;
+const NAMED = /^#(?:e(\d+)|task-([\w.-]+))$/;
 const linked = () => (ENTRY.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null);
 
 /** Mark the entry named in the URL, also after a refresh. */
@@ -80,8 +88,20 @@ function mark() {
   if (entry?.tagName === "LI") entry.classList.add("marked");
 }
 
+/** A long run's page that has the task or the event that the URL names, if this one has not. */
+function elsewhere() {
+  const [, event, task] = location.hash.match(NAMED) ?? [];
+  const address = new URL(location.href);
+  const [key, value] = event ? ["since", event] : ["task", task];
+  if (!value || address.searchParams.get(key) === value) return null;
+  address.searchParams.set(key, value);
+  return address;
+}
+
 function follow() {
   const entry = linked();
+  const address = entry ? null : elsewhere();
+  if (address) location.replace(address);
   mark();
   // Open a task, but not the JSON of an event.
   if (entry?.tagName === "DETAILS") entry.open = true;
@@ -101,6 +121,7 @@ function openTask(event) {
 
 document.body.addEventListener("holdpoint:news", onNews);
 document.body.addEventListener("holdpoint:poll", refreshSoon);
+document.body.addEventListener("htmx:configRequest", nameOpenTasks);
 document.body.addEventListener("htmx:beforeSwap", remember);
 document.body.addEventListener("htmx:afterSettle", restore);
 document.addEventListener("click", openTask);

@@ -296,7 +296,7 @@ def test_mcp_and_sockets_share_the_limit_of_unknown_tokens() -> None:
     assert authenticate_and_count(UNKNOWN, "192.0.2.1") is None
     for code in (4401, 4429):
         with pytest.raises(Refusal) as refused:
-            Credentials.of(scope).user()
+            Credentials.of(scope).client()
         assert refused.value.code == code
     with pytest.raises(Throttled):
         authenticate_and_count(UNKNOWN, "192.0.2.1")

@@ -424,6 +424,19 @@ def test_records_are_exported(staff: Any, start: Any) -> None:
     assert (header["kind"], header["rows"]) == ("holdpoint.history", 1)
 
 
+def test_records_are_filtered_by_where_they_were_decided(staff: Any, start: Any) -> None:
+    holds = before(start, "a", "b")
+    staff("reviewer").post(ACTIONS, {"action": "approve", "hold": selected(*holds)})
+    url = reverse("admin:reviews_humanreviewrecord_changelist")
+    source = HumanReviewRecord.objects.values_list("source", flat=True).first()
+    auditor = staff("auditor")
+    shown = auditor.get(url, {"source": source}).context["cl"]
+    assert shown.result_count == 2
+    assert auditor.get(url, {"source": "slack"}).context["cl"].result_count == 0
+    (choices,) = [spec for spec in shown.filter_specs if spec.title == "source"]
+    assert [name for _, name in choices.lookup_choices][:2] == ["Desk", "Admin"]
+
+
 # --- the first page -------------------------------------------------------------------------------
 
 
@@ -457,7 +470,7 @@ def test_sections_have_names_for_people(staff: Any) -> None:
 
 def test_the_rail_offers_sections_by_permission(staff: Any) -> None:
     for url in (reverse("admin:index"), reverse("reviews:queue")):
-        people = reverse("admin:section", args=("people",))
+        people = reverse("reviews:people")
         name = f"{url.strip('/').replace('/', '')}"
         assert people in staff("auditor", name=f"auditor-{name}").get(url).content.decode()
         assert people not in staff("reviewer", name=f"rev-{name}").get(url).content.decode()

@@ -11,6 +11,7 @@ from django.urls import reverse
 from graphrag.models import Tool
 from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import HumanReviewRecord
+from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
 from workflows.models import Capability, Grant, Hold, McpServer, Workflow
 
@@ -95,16 +96,30 @@ def test_no_link_leads_to_a_refusal(staff: Any, places: dict[str, tuple[str, str
         assert page not in client.get(desk).content.decode(), name
 
 
+def test_names_on_decisions_and_grants_link_to_accounts(
+    staff: Any, places: dict[str, tuple[str, str]]
+) -> None:
+    decider = User.objects.get(username="decider")
+    account = f'href="{admin("auth_user", decider.pk)}"'
+    open_hold = Hold.objects.get(status=Hold.Status.OPEN)
+    claim(hold_id=open_hold.pk, user=decider)
+    decided = reverse("reviews:decision", args=Grant.objects.values_list("execution", "hold").get())
+    auditor, operator = staff("auditor"), staff("operator")
+    for page in (decided, places["hold"][0], places["grant"][0]):
+        assert account in auditor.get(page).content.decode(), page
+        assert account not in operator.get(page).content.decode(), page
+
+
 def test_the_admin_links_to_the_desk(staff: Any, places: dict[str, tuple[str, str]]) -> None:
     client = staff("root")
     others = {
-        "server": reverse("reviews:tools") + "?q=kit",
+        "server": "/servers/",
         "capability": reverse("reviews:capabilities") + "#capability-c",
         "grant": reverse(
             "reviews:decision", args=Grant.objects.values_list("execution", "hold").get()
         ),
-        "starter": "/history/?reviewer=",
-        "reviewer": "/history/?reviewer=decider",
+        "starter": f"/people/{User.objects.get(username='operator').pk}/",
+        "reviewer": f"/people/{User.objects.get(username='decider').pk}/",
     }
     for name, (desk, page) in places.items():
         assert f'href="{others.get(name, desk)}' in client.get(page).content.decode(), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,16 +17,32 @@ from oauth2_provider.models import AccessToken, Application, IDToken, RefreshTok
 from oauth2_provider.models import Grant as GrantedCode
 
 from graphrag.models import LearnedExecution, Tool, ToolDependency
-from reviews.models import ChatHook, HumanReviewRecord, NoticeMessage
+from reviews.models import (
+    ChatHook,
+    HumanReviewRecord,
+    LegalHold,
+    NoticeMessage,
+    RetentionEntry,
+    RetentionPolicy,
+    SecurityEvent,
+    SecurityExport,
+    SlackAccount,
+    SlackMessage,
+    SlackWorkspace,
+)
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
 from workflows.approvals.services import ask
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import (
+    Absence,
     ApprovalPolicy,
+    BusinessCalendar,
     Capability,
     CommandLog,
+    Gate,
+    GateCall,
     Grant,
     Hold,
     McpServer,
@@ -61,6 +78,8 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "workflows.approvalpolicy": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
     "graphrag.tool": (EVERYBODY, NOBODY, ADMINS, NOBODY),
     "workflows.mcpserver": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
+    "workflows.gate": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
+    "workflows.gatecall": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "workflows.capability": (NOT_REVIEWERS, NOBODY, ADMINS, NOBODY),
     "workflows.grant": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "workflows.commandlog": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
@@ -69,11 +88,21 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "workflows.webhookendpoint": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "workflows.webhookdelivery": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "reviews.chathook": (NOT_REVIEWERS, ROOT, ROOT, ROOT),
+    "reviews.slackworkspace": (NOT_REVIEWERS, ROOT, ROOT, ROOT),
+    "reviews.slackaccount": (NOT_REVIEWERS, NOBODY, NOBODY, ADMINS),
+    "reviews.slackmessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "reviews.noticemessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
+    "reviews.securityevent": (ADMINS | {"auditor"}, NOBODY, NOBODY, NOBODY),
+    "reviews.securityexport": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "graphrag.tooldependency": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "graphrag.learnedexecution": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "oauth2_provider.application": (NOT_REVIEWERS, ADMINS, ADMINS, ADMINS),
     **dict.fromkeys(OAUTH_TOKENS, (NOBODY, NOBODY, NOBODY, ADMINS)),
+    "workflows.businesscalendar": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
+    "reviews.retentionpolicy": (NOT_REVIEWERS, ADMINS, ADMINS, ROOT),
+    "reviews.legalhold": (NOT_REVIEWERS, ADMINS, NOBODY, NOBODY),
+    "reviews.retentionentry": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
+    "workflows.absence": (NOT_REVIEWERS, ADMINS, NOBODY, NOBODY),
     "auth.user": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
     "auth.group": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
 }
@@ -106,6 +135,9 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
     first, second = Tool.objects.all()[:2]
     endpoint = WebhookEndpoint.objects.create(name="x", url="https://x.example", owner=operator)
     hook = ChatHook.objects.create(name="chat")
+    slack = SlackWorkspace.objects.create(name="slack", team_id="T1")
+    account = SlackAccount.objects.create(workspace=slack, slack_user="U1", user=operator)
+    direct = {"workspace": slack, "account": account, "hold": waiting, "kind": "waiting"}
     token, _ = create_token(user=operator, name="ci", scopes=["read"])
     made: list[Model] = [
         waiting,
@@ -120,6 +152,8 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         ApprovalPolicy.objects.create(pattern="pay", groups=["reviewer"]),
         first,
         McpServer.objects.create(name="s", command="/nowhere/at/all"),
+        gate := Gate.objects.create(name="g"),
+        GateCall.objects.create(gate=gate, user=operator, tool="s.t", policy="allow"),
         Capability.objects.create(
             name="c", language="python", code="1", permission_set="minimal", created_by=operator
         ),
@@ -141,9 +175,25 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         WebhookDelivery.objects.create(endpoint=endpoint, message_id="m", type="ping"),
         hook,
         NoticeMessage.objects.create(hook=hook, next_at=timezone.now()),
+        slack,
+        account,
+        SlackMessage.objects.create(key="k", **direct),
+        SecurityEvent.objects.create(kind="sign_in", actor="operator", address="192.0.2.1"),
+        SecurityExport.objects.create(name="file"),
         ToolDependency.objects.create(from_tool=first, to_tool=second),
         LearnedExecution.objects.create(execution_key="1"),
         *oauth_rows(operator),
+        BusinessCalendar.objects.create(name="office", week=[[["09:00", "17:00"]]] * 7),
+        Absence.objects.create(
+            user=operator,
+            delegate=decider,
+            begins_at=timezone.now(),
+            ends_at=timezone.now() + timedelta(days=1),
+            created_by="operator",
+        ),
+        RetentionPolicy.objects.create(keep_days=30),
+        LegalHold.objects.create(execution=run, reason="case 1", placed_by=operator),
+        RetentionEntry.objects.create(kind="hold_placed", actor="operator", subject="Run 1"),
         operator,
         Group.objects.get(name="reviewer"),
     ]

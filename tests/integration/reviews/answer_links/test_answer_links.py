@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +17,10 @@ from tests.integration.reviews.notifications.test_outgoing_messages import (
     mails_everything,
     send_all,
 )
+from workflows.api import throttling
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
-from workflows.models import Hold
+from workflows.models import CommandLog, Hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -181,3 +183,32 @@ def test_a_link_takes_neither_edits_nor_other_decisions(
         assert client.post(path, {"decision": decision, "comment": "no"}).status_code == 422
     client.post(path, {"decision": "APPROVE", "edits_json": '{"a": 2}', "edits": '{"a": 2}'})
     assert not HumanReviewRecord.objects.get().is_edited
+
+
+def test_attempts_of_a_link_are_limited(
+    client: Client, ann: User, hold: Hold, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttling, "time", SimpleNamespace(time=lambda: 1_800_000_010.0))
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "decisions_per_minute": 2}
+    path = link(ann, hold)
+    sent = [client.post(path, {"decision": "REJECT"}) for _ in range(4)]
+    assert [each.status_code for each in sent] == [422, 422, 429, 429]
+    assert sent[-1]["Retry-After"] == "50"
+    assert "Too many decisions" in sent[-1].content.decode()
+    assert (
+        CommandLog.objects.filter(execution=hold.execution).exclude(outcome="applied").count() == 2
+    )
+    assert client.get(path).status_code == 200
+    assert not throttling.count_requests(f"user-{ann.pk}", ["decide"])  # REST counts apart
+
+
+def test_useless_attempts_of_a_link_are_not_logged(client: Client, ann: User, hold: Hold) -> None:
+    path = link(ann, hold)
+    before = CommandLog.objects.count()
+    assert client.post(path, {"decision": "x"}).status_code == 422
+    assert CommandLog.objects.count() == before
+    assert client.post(path, {"decision": "APPROVE"}).status_code == 303
+    before = CommandLog.objects.count()
+    for decision in ("APPROVE", "x"):
+        assert client.post(path, {"decision": decision}).status_code in (409, 422)
+    assert CommandLog.objects.count() == before

@@ -22,6 +22,7 @@ from django.db import connection
 
 from reviews.audit import chain_anchors, signing
 from reviews.audit.chain import GENESIS, record_hash, record_text
+from reviews.audit.records import record_content
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import VERIFIER, as_owner
 from tests.integration.reviews.conftest import Start, decide, echo, only_hold
@@ -103,9 +104,10 @@ def rewrite(change: Change, *, sign: bool = False) -> None:
         cursor.execute("DELETE FROM reviews_humanreviewrecord")
         previous = GENESIS
         for number, row in enumerate(rows, 1):
+            content = record_content(HumanReviewRecord(**row), number)
             text = json.loads(row["canonical"]) | {
                 "sequence": number,
-                "comment": row["comment"],
+                "comment_digest": content["comment_digest"],
                 "actor": row["actor"],
                 "reviewed_at": row["reviewed_at"],
             }
@@ -144,7 +146,7 @@ def test_an_untouched_log_verifies(
 
 
 def _reworded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "comment": "something else"} for row in rows]
+    return [{**row, "stored_comment": "something else"} for row in rows]
 
 
 def _unsigned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -355,7 +355,7 @@ def test_records_are_one_chain(start: Start, reviewer: User) -> None:
     assert rows[0].previous_hash == GENESIS
     report = verify_chain(rows, text_of=canonical_text)
     assert report.is_intact, report.problems
-    rows[1].comment = "another"
+    rows[1].stored_comment = "another"
     assert not verify_chain(rows, text_of=canonical_text).is_intact
     del rows[1]
     assert not verify_chain(rows, text_of=canonical_text).is_intact

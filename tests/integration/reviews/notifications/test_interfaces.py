@@ -202,7 +202,7 @@ async def next_bell(socket: Socket) -> int:
 def test_chats_are_managed_in_the_admin(make_user: MakeUser) -> None:
     client = browser(make_user("root", "admin", is_staff=True, is_superuser=True))
     url = "/admin/reviews/chathook/add/"
-    sent = {"name": "team", "kinds": ["waiting"], "enabled": "on"}
+    sent = {"name": "team", "format": "slack", "kinds": ["waiting"], "enabled": "on"}
     assert "Enter the address of the chat" in Page(client.post(url, sent)).text
     inside = client.post(url, {**sent, "address": "https://10.0.0.1/x"})
     assert "not a public host" in Page(inside).text

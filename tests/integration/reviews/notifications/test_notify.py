@@ -281,6 +281,20 @@ def test_old_notices_are_deleted(wait: Wait, ann: User) -> None:
     assert sweeper_hooks.forget_old() == 1
 
 
+def test_a_round_without_news_is_two_statements(
+    wait: Wait, ann: User, django_assert_num_queries: Any
+) -> None:
+    watermark = ReadWatermark()
+    wait()
+    while journal_consumer.read_new(watermark):
+        pass
+    with django_assert_num_queries(2):
+        assert journal_consumer.read_new(watermark) == 0
+    wait()
+    assert journal_consumer.read_new(watermark)
+    assert len(notice_kinds(ann)) == 2
+
+
 def test_the_number_of_statements_is_bounded(
     start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
 ) -> None:

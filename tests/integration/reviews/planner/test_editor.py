@@ -292,6 +292,25 @@ def test_a_value_of_the_last_run_becomes_a_reference(admin: User) -> None:
     assert editor.press("pick:t1.a9>inputs>word").status == 200
 
 
+def test_a_value_of_the_last_run_becomes_a_condition(admin: User) -> None:
+    workflow = ran(admin)
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("select:1")
+    editor.press("browse:t1.when")
+    assert "Choose the value that the condition reads." in editor.html
+    assert 'value="pick:t1.when>read_file>content"' in editor.html
+    editor.press("pick:t1.when>read_file>content")
+    assert editor.tasks[1]["when"] == "read_file.content != `null`"
+    assert 'value="read_file.content"' in editor.html
+    assert f'data-focus="{dom_id("t1.when", "mode")}"' in editor.html
+    editor.press("pick:t1.when>inputs>word")
+    assert editor.tasks[1]["when"] == "(read_file.content != `null`) && inputs.word != `null`"
+    assert 'name="t1.when.1.field"' in editor.html
+    # A condition reads only tasks that its task runs after.
+    editor = Editor(admin, f"?workflow={workflow.pk}").press("add:builtin.echo")
+    editor.press("pick:t2.when>read_file>content")
+    assert editor.tasks[2]["depends_on"] == ["read_file"]
+
+
 def test_expressions_are_tried_on_the_last_run(admin: User) -> None:
     workflow = ran(admin)
     run = Execution.objects.get().pk

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from reviews.decisions import services
+from reviews.decisions.masking import mark
 from reviews.planner import policy_form, simulation
 from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser
@@ -264,6 +265,42 @@ def test_the_policy_of_the_workflow_is_edited_and_undoes_to_what_it_was(admin: U
     }
 
 
+def test_settings_of_agents_speculation_and_a_permission_set_are_fields(admin: User) -> None:
+    settings = {"rules": [{"if": "failed > `0`", "then": {"action": "abort"}}]}
+    policy = {"ail": {"settings": settings}, "speculation": {"confidence": 0.85}}
+    workflow = saved(admin, echo("one", "x", permission_set="readonly"), policy=policy)
+    editor = opened(admin, workflow)
+    assert 'value="85"' in editor.html
+    shown = {
+        "policy.shown": "1",
+        "policy.ail.settings": json.dumps(settings, indent=2),
+        "policy.hil.groups": ["reviewer"],
+        "policy.replan_review.groups": ["reviewer"],
+        "policy.four_eyes": "on",
+    }
+    editor.press("show", **shown)
+    assert json.loads(editor.draft)["policy"] == policy
+    changed = {
+        "policy.ail.settings": '{"a": 1}',
+        "policy.speculation.enabled": "on",
+        "policy.speculation.confidence": "learned",
+        "policy.speculation.max_tasks": "3",
+        "t0.id": "one",
+        "t0.permission_set": "network-api",
+    }
+    editor.press("show", **{**shown, **changed})
+    assert json.loads(editor.draft)["policy"] == {
+        "ail": {"settings": {"a": 1}},
+        "speculation": {"enabled": True, "confidence": "learned", "max_tasks": 3},
+    }
+    assert editor.tasks[0]["permission_set"] == "network-api"
+    editor.press("show", **{**shown, **changed, "t0.permission_set": ""})
+    assert "permission_set" not in editor.tasks[0]
+    for text in ("[]", "{"):
+        editor.press("show", **{**shown, "policy.ail.settings": text})
+        assert "Fix " in editor.html
+
+
 def test_a_looser_policy_than_the_installation_allows_is_shown_as_fixed(
     admin: User, make_user: MakeUser
 ) -> None:
@@ -331,7 +368,16 @@ def test_masked_values_of_a_run_are_unknown(admin: User) -> None:
     run_to_rest(run.pk)
     text = simulation_of(Editor(admin, f"?workflow={workflow.pk}"))
     assert "depends on the output of one" in text
-    assert "Masked values of the run count as unknown." in text
+    assert "Masked values count as unknown." in text
+
+
+def test_a_mask_among_the_default_inputs_is_unknown(admin: User) -> None:
+    review = {"trigger_phase": "AFTER_EXECUTION", "skip_when": "output.password == 'x'"}
+    task = {**echo("one", {"$from": "inputs"}, human_review=review), "when": "inputs.password"}
+    workflow = saved(admin, task)
+    Workflow.objects.filter(pk=workflow.pk).update(default_inputs={"password": mark(1)})
+    text = simulation_of(Editor(admin, f"?workflow={workflow.pk}"))
+    assert "Masked values count as unknown." in text
 
 
 def test_a_run_stops_where_the_simulation_says(admin: User, make_user: MakeUser) -> None:

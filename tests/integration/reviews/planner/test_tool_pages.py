@@ -52,8 +52,11 @@ def test_a_tool_page_shows_preceding_and_following_tools(start: Start, auditor: 
     assert html.count("<svg") >= 2
     assert "style=" not in html
     assert "Open in the admin" not in html
+    assert "Probable next tools" in html
+    assert "This tool ran 2 times in past runs." in html
+    assert "50%" in html
     fresh = read(auditor, "/tools/builtin.wait/")
-    assert "No completed run has used this tool together with another one" in fresh
+    assert "No past run has used this tool together with another one" in fresh
     read(auditor, "/tools/no.such_tool/", 404)
     assert Client().get("/tools/builtin.echo/").status_code == 302
 
@@ -64,6 +67,15 @@ def test_a_name_with_a_slash_and_a_missing_tool_have_pages(start: Start, auditor
     )
     html = read(auditor, reverse("reviews:tool", args=("builtin.wait/a while",)))
     assert "its server no longer lists it" in html
+
+
+def test_tools_that_can_destroy_data_are_marked(auditor: User) -> None:
+    Tool.objects.create(name="mail.delete_email", server="mail", kind="mcp")
+    Tool.objects.create(name="disk.format", server="disk", kind="mcp", destructive=True)
+    Tool.objects.create(name="mail.read_email", server="mail", kind="mcp", read_only=True)
+    assert read(auditor, "/tools/").count("can destroy data") == 2
+    assert "can destroy data" in read(auditor, "/tools/mail.delete_email/")
+    assert "can destroy data" not in read(auditor, "/tools/mail.read_email/")
 
 
 def test_the_admin_shows_the_same_graph(start: Start, make_user: MakeUser) -> None:
@@ -82,7 +94,7 @@ def test_a_run_page_shows_learned_edges(start: Start, operator: User, reviewer: 
     first, second = two_steps(start), two_steps(start)
     address = f"/runs/{first.pk}/learned/"
     assert address in read(operator, f"/runs/{first.pk}/")
-    assert "a few seconds after a run has completed" in read(operator, address)
+    assert "a few seconds after a run has ended" in read(operator, address)
     learn_from(first.pk)
     learn_from(second.pk)
     html = read(operator, address)
@@ -106,7 +118,7 @@ def test_a_run_page_explains_why_nothing_was_learned(start: Start, operator: Use
     assert "No tool followed another one in this run" in html
     held = start(echo("a", phase="BEFORE_EXECUTION"))
     html = read(operator, f"/runs/{held.pk}/learned/")
-    assert "learns only from completed runs" in html
+    assert "learns from a run when it has ended" in html
     assert "/learned/" not in read(operator, f"/runs/{held.pk}/")
     failed = two_steps(start)
     ExecutionEvent.objects.create(

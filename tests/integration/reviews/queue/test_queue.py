@@ -50,14 +50,15 @@ def test_the_database_and_the_page_agree_on_risk(start: Start, reviewer: User) -
     execution = start(echo("a", phase=BEFORE))
     template = only_hold(execution)
     phases = ["", *(each.value for each in TriggerPhase)]
-    mixes = itertools.product(HoldReason, phases, (True, False))
-    for number, (reason, phase, critical) in enumerate(mixes, start=2):
+    mixes = itertools.product(HoldReason, phases, (True, False), ("", *RISKS))
+    for number, (reason, phase, critical, stated) in enumerate(mixes, start=2):
         Hold.objects.create(
             id=f"{execution.pk}-{number}",
             execution=execution,
             reason=reason.value,
             phase=phase,
             critical=critical,
+            stated_risk=stated,
             decider="human",
             layer=0,
             groups=template.groups,

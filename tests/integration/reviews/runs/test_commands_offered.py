@@ -47,8 +47,8 @@ def test_replan_is_not_offered_while_a_person_decides(start: Start, operator: Us
     assert "Replan" not in buttons
     assert "Send" in buttons
     assert "Abort the run" in buttons
-    assert "Decide the open holds first" in refusal(paused, REPLAN)
-    assert refusal(paused, Continue()) == "The run does not wait for `continue`."
+    assert "Decide the open reviews of this run first" in refusal(paused, REPLAN)
+    assert refusal(paused, Continue()) == "The run is not waiting to be continued."
     assert refusal(paused, Abort()) == ""
     page = open_page(operator, f"/runs/{paused.pk}/")
     places = page.attributes("#run-actions, #run-live", "id")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
+from reviews.decisions.edits import payload_schema, shown_payload
+from reviews.decisions.masking import mark
 from reviews.insights import statistics
 from reviews.insights.statistics import Period, Scope
 from reviews.models import HumanReviewRecord
@@ -69,6 +71,21 @@ def approve(user: User, execution: Execution, **answer: Any) -> None:
     decide(hold, user, source="web", **{"decision": "APPROVE", **answer})
 
 
+def test_a_secret_has_the_number_in_its_card_that_reveals_it(start: Start, reviewer: User) -> None:
+    """The payload of the approval has other secrets besides, such as in its summary."""
+    first = echo("a", {"password": "hunter2hunter2"})
+    second = {**echo("b", {"password": "other2other2"}), "depends_on": ["a"]}
+    run = start(first, second, policy={"hil": {"enabled": True, "approval_required": "always"}})
+    approve(reviewer, run)
+    run_to_rest(run.pk)
+    hold = only_hold(run)
+    view = shown_payload(hold, payload_schema(hold))
+    number = next(each.number for each in view.secrets if each.value == "other2other2")
+    text = open_page(reviewer, f"/review/{run.pk}/{hold.pk}/").text
+    card = text[text.index("Next tasks") :]
+    assert mark(number) in card
+
+
 def test_a_layer_is_no_tool(start: Start, reviewer: User, auditor: User) -> None:
     approve(reviewer, start(echo("a"), policy={"hil": {"enabled": True}}))
     approve(reviewer, start(echo("a", phase=BEFORE)))
@@ -111,3 +128,16 @@ def test_a_token_of_ninety_days_has_ninety_days_left(operator: User) -> None:
     ends = timezone.now() + timedelta(days=90)
     create_token(user=operator, name="trial", scopes=["read"], expires_at=ends)
     assert "90 days left" in open_page(operator, "/tokens/").text
+
+
+def test_a_layer_has_a_summary_of_the_one_before(start: Start, reviewer: User) -> None:
+    policy = {"hil": {"enabled": True}}
+    execution = start(echo("a"), echo("b", {"$from": "a"}), policy=policy)
+    summaries = []
+    for _ in range(2):
+        hold = execution.holds.get(status="OPEN")
+        page = open_page(reviewer, f"/review/{execution.pk}/{hold.pk}/")
+        summaries.append("Summary of the layer before" in page.text)
+        approve(reviewer, execution)
+        run_to_rest(execution.pk)
+    assert summaries == [False, True]

@@ -116,10 +116,25 @@ def test_a_run_without_speculation_shows_nothing(start: Start, operator: User) -
     assert "Precomputed results" not in run_page(operator, execution).names("heading")
 
 
+@pytest.fixture
+def unexplored(settings: Any) -> None:
+    """No hold measures the hit rate of a pair or workflow that is left alone."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_explore": 0}
+
+
+def missed(start: Start) -> None:
+    """Another decision whose results are discarded."""
+    held = echo("held", {"left": 1, "right": 2}, phase="AFTER_EXECUTION")
+    readers = [echo(f"r{n}", {"$from": "held", "select": "left"}) for n in range(6)]
+    decide(work_ahead(start(held, *readers, policy=AHEAD)), edits={"left": 10, "right": 2})
+
+
+@pytest.mark.usefixtures("unexplored")
 def test_speculation_stops_itself_and_can_be_resumed(
     start: Start, paused: Execution, operator: User, reviewer: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_window": 2}
+    missed(start)
     decide(paused, edits={"left": 10, "right": 20})
     again = start(
         echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD
@@ -127,7 +142,7 @@ def test_speculation_stops_itself_and_can_be_resumed(
     work_ahead(again)
     assert not again.speculations.exists()
     page, path = run_page(operator, again), f"/runs/{again.pk}/ahead/"
-    assert "Stopped: only 0 of the last 2 results were used." in page.text
+    assert "Stopped: only 0 of the last 2 decisions used precomputed results." in page.text
     assert path in page.actions
     assert path not in run_page(reviewer, again).actions
     assert browser(reviewer).post(path).status_code == 403
@@ -136,7 +151,44 @@ def test_speculation_stops_itself_and_can_be_resumed(
     work_ahead(again)
     assert again.speculations.get().state == "READY"
     # What was forgotten is still counted.
-    assert speculation_totals().misses == 2
+    assert speculation_totals().misses == 8
+
+
+@pytest.mark.usefixtures("unexplored")
+def test_many_results_of_one_decision_do_not_stop_speculation(start: Start, settings: Any) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_window": 2}
+    missed(start)
+    assert speculation_totals().misses == 6
+    again = work_ahead(
+        start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD)
+    )
+    assert again.speculations.get().state == "READY"
+
+
+def test_a_hold_that_explores_computes_one_result_while_speculation_is_stopped(
+    start: Start, paused: Execution, settings: Any
+) -> None:
+    settings.HOLDPOINT = {
+        **settings.HOLDPOINT,
+        "speculation_window": 2,
+        "speculation_explore": 0,
+    }
+    missed(start)
+    decide(paused, edits={"left": 10, "right": 20})
+    held = echo("held", 1, phase="AFTER_EXECUTION")
+    readers = [echo(f"r{n}", {"$from": "held"}) for n in range(3)]
+    again = work_ahead(start(held, *readers, policy=AHEAD))
+    assert not again.speculations.exists()
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_explore": 1}
+    work_ahead(again)
+    work_ahead(again)
+    assert again.speculations.get().state == "READY"
+    assert again.speculations.get().hold == only_hold(again).pk
+    decide(again)
+    decide(work_ahead(start(held, *readers, policy=AHEAD)))
+    # Two hits in the window: speculation has resumed, so everything is computed.
+    last = work_ahead(start(held, *readers, policy=AHEAD))
+    assert last.speculations.count() == 3
 
 
 def test_speculation_resumes_when_the_misses_are_old(
@@ -154,8 +206,11 @@ def test_speculation_resumes_when_the_misses_are_old(
     assert again.speculations.get().state == "READY"
 
 
+@pytest.mark.usefixtures("unexplored")
 def test_a_pair_that_keeps_missing_is_left_alone(start: Start, paused: Execution) -> None:
     decide(paused, edits={"left": 10, "right": 20})
+    missed(start)
+    missed(start)
     policy = {"speculation": {"enabled": True, "confidence": "learned"}}
     again = work_ahead(
         start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=policy)

@@ -229,6 +229,9 @@ async def test_unauthorized_clients_are_refused(
     for headers, code in cases:
         async with socket(path, *headers) as refused:
             assert await close_code(refused) == code
+    too_large = f"/ws/executions/{2**63}/"
+    async with socket(too_large, await in_thread(session, reviewer)) as refused:
+        assert await close_code(refused) == 4404
 
 
 async def test_rights_are_checked_for_each_message(start: Start, reviewer: User) -> None:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from reviews.decisions.services import DecisionRequest, decide
-from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
+from reviews.models import Backtest, HumanReviewRecord, LegalHold, RetentionPolicy, ReviewClaim
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.integration.workflows.api.test_access import delivered, granted
 from tests.support.groups import group_of
@@ -22,6 +22,7 @@ from workflows.executions.jobs import run_to_rest
 from workflows.models import (
     ApiToken,
     Approval,
+    ApprovalPolicy,
     Capability,
     Execution,
     Grant,
@@ -239,6 +240,33 @@ def server(world: World) -> PostRequest:
     return PostRequest({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
 
 
+def policy(world: World) -> PostRequest:
+    body = {"pattern": "payments.*", "groups": ["reviewer"]}
+    return PostRequest({}, body, {**body, "quorum": 2}, ApprovalPolicy.objects.count)
+
+
+def retention_policy(world: World) -> PostRequest:
+    return PostRequest({}, {"keep_days": 90}, {"keep_days": 30}, RetentionPolicy.objects.count)
+
+
+def legal_hold(world: World) -> PostRequest:
+    body = {"workflow": _stored_workflow().name, "reason": "Case 7"}
+    return PostRequest({}, body, {**body, "reason": "Case 8"}, LegalHold.objects.count)
+
+
+def lift(world: World) -> PostRequest:
+    hold = LegalHold.objects.create(
+        workflow=_stored_workflow(), reason="Case 7", placed_by=world.user
+    )
+    lifted = LegalHold.objects.filter(lifted_at__isnull=False).count
+    path = {"legal_hold_id": str(hold.pk)}
+    return PostRequest(path, {"reason": "Closed"}, {"reason": "Settled"}, lifted)
+
+
+def _stored_workflow() -> Workflow:
+    return Workflow.objects.create(name="kept", title="Kept", plan=plain_plan())
+
+
 def _approval(world: World) -> Approval:
     action = {"name": "payments.transfer", "arguments": {"amount": 1}}
     return ask(actor=world.user, fields={"action": action, "phase": "BEFORE_EXECUTION"})
@@ -295,6 +323,10 @@ POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
     "workflows/": workflow,
     "capabilities/": capability,
     "mcp-servers/": server,
+    "approval-policies/": policy,
+    "retention-policies/": retention_policy,
+    "legal-holds/": legal_hold,
+    "legal-holds/{legal_hold_id}/lift/": lift,
     "grants/{grant_id}/revoke/": revoke,
     "tokens/": token,
     "webhooks/": hook,
@@ -318,6 +350,7 @@ WITHOUT_KEY = {
     "hooks/{agent}/": "the event's own id makes a repeated call the same approval",
     "notifications/read/": "what is marked as read twice is as read as before",
     "mcp-servers/{server_id}/sync/": "a list that is read twice is the same list",
+    "reviews/similar/": "a question in a body: nothing is made and nothing decided",
     "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",
     "tools/search/": "a question in a body: nothing is made and nothing decided",
     "tools/suggest/": "a question in a body: the plan is answered, not kept",

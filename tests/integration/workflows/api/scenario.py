@@ -13,6 +13,7 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from graphrag.learning import learn
 from reviews.backtests import jobs as backtests_jobs
 from tests.integration.workflows.api.recorder import Recorder
 from tests.support.webhook_receiver import Receiver
@@ -67,8 +68,8 @@ class Story:
         for part in (
             self.a_decision, self.in_the_queue, self.one_execution, self.its_layers, self.at_once,
             self.two_approvals, self.a_secret, self.notices, self.workflows, self.rules,
-            self.code, self.approvals, self.grants, self.servers, self.tokens, self.tools,
-            self.webhooks, self.deliveries,
+            self.code, self.approvals, self.approval_policies, self.grants, self.servers,
+            self.retention, self.tokens, self.tools, self.webhooks, self.deliveries,
         ):  # fmt: skip
             part()
         return self.told
@@ -107,6 +108,8 @@ class Story:
         edits = {**text, "text": "Your order is on its way."}
         self.decided(number, edits=edits, comment="A typo.")
         record = self.told.tell(self.reviewer, "reviews_history")["results"][0]
+        call = {"tool": record["target"], "arguments": {"value": "text"}, "limit": 1}
+        self.told.tell(self.reviewer, "reviews_similar", call)
         self.told.tell(self.reviewer, "reviews_record", id=record["id"])
         self.told.tell(self.reviewer, "executions_decisions", execution_id=number)
 
@@ -256,6 +259,32 @@ class Story:
         self.told.tell(self.admin, "tokens_get", token_id=number)
         self.told.tell(self.admin, "tokens_revoke", token_id=number)
 
+    def approval_policies(self) -> None:
+        tell = self.told.tell
+        body = {"pattern": "payments.*", "groups": ["reviewer"], "minimum_risk": "medium"}
+        number = tell(self.admin, "approval_policies_create", body)["id"]
+        tell(self.admin, "approval_policies_list")
+        tell(self.admin, "approval_policies_get", policy_id=number)
+        tell(self.admin, "approval_policies_change", {"quorum": 2}, policy_id=number)
+        tell(self.admin, "approval_policies_delete", policy_id=number)
+
+    def retention(self) -> None:
+        tell = self.told.tell
+        body = {"keep_days": 365, "erase_records": True}
+        number = tell(self.admin, "retention_policies_create", body)["id"]
+        tell(self.admin, "retention_policies_list")
+        tell(self.admin, "retention_policies_preview", retention_policy_id=number)
+        enabled = {"enabled": True}
+        tell(self.admin, "retention_policies_change", enabled, retention_policy_id=number)
+        tell(self.admin, "retention_policies_get", retention_policy_id=number)
+        tell(self.admin, "retention_policies_delete", retention_policy_id=number)
+        run = self.started(task("a", "x"), title="Refund 4711")
+        case = {"execution_id": run, "reason": "Case 2026/7"}
+        held = tell(self.admin, "legal_holds_place", case)["id"]
+        tell(self.admin, "legal_holds_list")
+        tell(self.admin, "legal_holds_get", legal_hold_id=held)
+        tell(self.admin, "legal_holds_lift", {"reason": "Case closed"}, legal_hold_id=held)
+
     def approvals(self) -> None:
         tell, agent = self.told.tell, self.operator
         arguments = {"to": "ACME", "amount": 250}
@@ -297,6 +326,11 @@ class Story:
         tell(self.operator, "tools_search_create", {"query": words, "limit": 1, "read_only": True})
         asked = {"intent": "list the entries of a directory", "inputs": {"path": "."}, "limit": 1}
         tell(self.operator, "tools_suggest_create", asked)
+        for number in range(3):
+            learn(
+                execution_key=f"{number}", layers=[["builtin.list_directory"], ["builtin.select"]]
+            )
+        tell(self.operator, "tools_next_retrieve", query="done=builtin.list_directory&limit=1")
 
     # ------------------------------------------------------------ webhooks
 

@@ -13,6 +13,7 @@ from workflows.approvals.services import ask
 from workflows.common.secret_encryption import encrypt
 from workflows.models import (
     Approval,
+    ApprovalPolicy,
     Capability,
     Execution,
     Grant,
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.django_db
 ONE = "executions/{execution_id}/"
 APPROVAL = "approvals/{approval_id}/"
 HOOK = "webhooks/{webhook_id}/"
+POLICY = "approval-policies/{policy_id}/"
 #: Statuses for reviewer, auditor, operator, integrator, admin.  `others` is an execution that the
 #: operator started and that stops for nobody; `own` is the caller's.
 TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
@@ -57,6 +59,11 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("POST", f"{APPROVAL}cancel/"): {"others": (404,) * 5, "own": (200, 403, 200, 200, 200)},
     ("POST", f"{APPROVAL}resubmit/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
     ("POST", f"{APPROVAL}result/"): {"others": (404,) * 5, "own": (422, 403, 422, 422, 422)},
+    ("GET", "approval-policies/"): {"any": (403, 403, 403, 403, 200)},
+    ("POST", "approval-policies/"): {"any": (403, 403, 403, 403, 422)},
+    ("GET", POLICY): {"any": (403, 403, 403, 403, 200)},
+    ("PATCH", POLICY): {"any": (403, 403, 403, 403, 200)},
+    ("DELETE", POLICY): {"any": (403, 403, 403, 403, 204)},
     ("POST", "hooks/{agent}/"): {"any": (422, 403, 422, 422, 422)},
     ("GET", "workflows/"): {"any": (200,) * 5},
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
@@ -132,6 +139,7 @@ def arguments(people, start, workflow) -> Any:
         capability = {"language": "python", "code": "1"}
         Capability.objects.get_or_create(name=workflow.name, defaults=capability)
         server, _ = McpServer.objects.get_or_create(name="kit", command="/nowhere/at/all")
+        policy, _ = ApprovalPolicy.objects.get_or_create(pattern="*", groups=["reviewer"])
         return {
             "grant_id": str(granted(execution).pk),
             "execution_id": str(execution.pk),
@@ -139,6 +147,7 @@ def arguments(people, start, workflow) -> Any:
             "token_id": str(token.pk),
             "approval_id": str(asked(user).pk),
             "server_id": str(server.pk),
+            "policy_id": str(policy.pk),
             "agent": "codex",
             **delivered(user, execution),
         }
@@ -222,6 +231,9 @@ SCOPE = {
     "PATCH workflows/{name}/": "admin",
     "DELETE workflows/{name}/": "admin",
     "POST mcp-servers/": "admin",
+    "POST approval-policies/": "admin",
+    f"PATCH {POLICY}": "admin",
+    f"DELETE {POLICY}": "admin",
     "PATCH mcp-servers/{server_id}/": "admin",
     "DELETE mcp-servers/{server_id}/": "admin",
     "POST mcp-servers/{server_id}/sync/": "admin",

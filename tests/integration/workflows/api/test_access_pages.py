@@ -10,17 +10,20 @@ A row names a rule:
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 
 from config.asgi import application
 from reviews.backtests import services as backtests_services
+from reviews.chat import accounts
 from reviews.decisions import services
-from reviews.models import SavedView
+from reviews.models import PushSubscription, SavedView, SlackWorkspace
 from reviews.sockets.routing import websocket_urlpatterns
 from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
@@ -28,6 +31,7 @@ from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import TABLE, delivered, granted
 from tests.support.pages import browser
 from workflows.executions import definitions
+from workflows.models import Absence
 from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
@@ -35,15 +39,40 @@ pytestmark = pytest.mark.django_db
 #: By the name of the address.
 ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
-    "client-file": "open",
+    **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
     "answer": "signed",
+    # Slack signs its requests: tests/integration/reviews/chat.
+    "slack": "signed",
     # tests/integration/config/auth/oauth
     **dict.fromkeys(("oauth-server-metadata", "oauth-server-metadata-issuer"), "oauth"),
     **dict.fromkeys(("oauth-resource-metadata", "oauth-resource-metadata-path"), "oauth"),
     **dict.fromkeys(("authorize", "token", "revoke-token"), "oauth"),
     **dict.fromkeys(("dcr-register", "dcr-register-management"), "oauth"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
+    # tests/integration/config/auth/scim
+    **dict.fromkeys(("scim-users", "scim-user", "scim-groups", "scim-group"), "scim"),
+    **dict.fromkeys(("scim-ServiceProviderConfig", "scim-ResourceTypes", "scim-Schemas"), "scim"),
+    # tests/integration/workflows/approvals/test_authzen.py
+    **dict.fromkeys(
+        (
+            "authzen-metadata",
+            "authzen-evaluation",
+            "authzen-keys",
+            "authzen-requests",
+            "authzen-task",
+            "authzen-cancel",
+        ),
+        "authzen",
+    ),
+    # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
+    **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
+    **dict.fromkeys(("person", "server"), "admin"),
+    # tests/integration/reviews/retention/test_retention_api.py
+    **dict.fromkeys(
+        ("api-retention-policies", "api-retention-policy", "api-retention-preview"), "admin"
+    ),
+    **dict.fromkeys(("api-legal-holds", "api-legal-hold", "api-legal-hold-lift"), "admin"),
     # pages
     **dict.fromkeys(
         ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
@@ -63,12 +92,15 @@ ROWS = {
         ),
         "all",
     ),
-    **dict.fromkeys(("insights", "webhooks"), "all"),
+    **dict.fromkeys(("insights", "webhooks", "absences"), "all"),
     **dict.fromkeys(("editor", "editor_tools"), "all"),
     **dict.fromkeys(
         ("workflow_versions", "workflow_restore", "workflow_json", "workflow_yaml"), "all"
     ),
-    **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),
+    **dict.fromkeys(
+        ("notices", "bell", "notices_read", "notice_preferences", "push_subscribe"), "all"
+    ),
+    "slack_link_code": "all",
     **dict.fromkeys(("api-notifications", "api-notifications-read"), "all"),
     "api-notifications-preferences": "all",
     **dict.fromkeys(
@@ -81,7 +113,9 @@ ROWS = {
         ("api-workflow-versions", "api-workflow-version", "api-workflow-restore"), "all"
     ),
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
-    **dict.fromkeys(("remove_view", "revoke_token"), "mine"),
+    **dict.fromkeys(
+        ("remove_view", "revoke_token", "slack_unlink", "end_absence", "push_remove"), "mine"
+    ),
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
@@ -89,12 +123,17 @@ ROWS = {
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
     **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
     # review endpoints and the catalogue
-    **dict.fromkeys(("api-reviews-pending", "api-reviews-bulk", "api-reviews-history"), "all"),
+    **dict.fromkeys(
+        ("api-reviews-pending", "api-reviews-bulk", "api-reviews-history", "api-reviews-similar"),
+        "all",
+    ),
     **dict.fromkeys(("api-reviews-context", "api-reviews-resume", "api-reviews-record"), "run"),
     **dict.fromkeys(("api-reviews-claim", "api-reviews-release"), "run"),
     **dict.fromkeys(("api-reviews-assign", "api-reviews-extend", "api-reviews-withdraw"), "run"),
     "api-reviews-reveal": "run",
-    **dict.fromkeys(("tool-list", "tool-search", "tool-suggest", "tool-detail"), "all"),
+    **dict.fromkeys(
+        ("tool-list", "tool-search", "tool-suggest", "tool-next", "tool-detail"), "all"
+    ),
 }
 SOCKETS = {"ws/reviews/": "all", "ws/executions/<int:execution_id>/": "run"}
 #: They need more than a run that exists: a checkpoint, a change of the plan, a masked value.
@@ -160,7 +199,18 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     definitions.record_version(workflow, author=people["admin"])
     token, _ = create_token(user=people["operator"], name="t", scopes=["read"])
     record = decided.review_records.get()
+    workspace = SlackWorkspace.objects.create(name="slack", team_id="T1")
+    absence = Absence.objects.create(
+        user=people["operator"],
+        delegate=people["reviewer"],
+        begins_at=timezone.now(),
+        ends_at=timezone.now() + timedelta(days=1),
+        created_by="operator",
+    )
     return {
+        "absence_id": absence.pk,
+        "subscription_id": PushSubscription.objects.create(user=people["operator"], digest="d").pk,
+        "account_id": accounts.link(workspace, "U1", people["operator"]).pk,
         "execution_id": execution.pk,
         "left_id": execution.pk,
         "right_id": execution.pk,

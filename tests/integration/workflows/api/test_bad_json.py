@@ -7,9 +7,10 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
+from reviews.models import LegalHold, RetentionPolicy
 from tests.integration.workflows.api.routes import Route, api_routes
 from workflows.approvals.services import ask
-from workflows.models import McpServer, WebhookEndpoint
+from workflows.models import ApprovalPolicy, McpServer, WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +26,8 @@ BAD = {
     "key twice": (b'{"a": {"k": 1, "k": 2}}', 400, "a.k"),
     "huge whole number": (b'{"a": ' + b"9" * 5000 + b"}", 400, "a"),
     "long key": (b'{"' + b"k" * 300 + b'": 1}', 400, '["kkk'),
-    "many values": (b'{"a": [' + b"1," * 20_000 + b"1]}", 400, "a[9998]"),
+    # More than 10,000 of them, or 100,000 where there may be a plan.
+    "many values": (b'{"a": [' + b"1," * 110_000 + b"1]}", 400, "a[99"),
     "cut off": (b'{"a": {"b": "c', 400, "a"),
     "not UTF-8": (b'{"a": "\xff"}', 400, ""),
     "not JSON": (b"<xml/>", 400, ""),
@@ -57,6 +59,7 @@ def arguments(start, workflow, people) -> dict[str, str]:
     execution = start("operator")
     endpoint = WebhookEndpoint.objects.create(owner=people["admin"], name="e", secret="x")
     server = McpServer.objects.create(name="s", transport="stdio", command="true", enabled=False)
+    kept = LegalHold.objects.create(execution=execution, reason="x", placed_by=people["admin"])
     fields = {"action": {"name": "pay", "arguments": {}}, "phase": "BEFORE_EXECUTION"}
     return {
         "agent": "codex",
@@ -69,6 +72,9 @@ def arguments(start, workflow, people) -> dict[str, str]:
         "webhook_id": str(endpoint.pk),
         "delivery_id": "1",
         "server_id": str(server.pk),
+        "legal_hold_id": str(kept.pk),
+        "retention_policy_id": str(RetentionPolicy.objects.create(workflow=workflow).pk),
+        "policy_id": str(ApprovalPolicy.objects.create(pattern="*", groups=["reviewer"]).pk),
         "backtest_id": "1",
         "workflow_name": workflow.name,
         "number": "1",
@@ -179,6 +185,18 @@ WRONG_TYPES = [
     ("workflows/", {"name": "a b", "title": "T", "plan": {"tasks": []}}, "name"),
     ("workflows/", {"name": "echo", "title": "T", "plan": {"tasks": []}}, "plan.tasks"),
     ("webhooks/", {"url": "https://example.com/"}, "name"),
+    ("approval-policies/", {}, "pattern"),
+    ("approval-policies/", {"pattern": "a b"}, "pattern"),
+    ("approval-policies/", {"pattern": "pay.*", "groups": ["nobody-here"]}, "groups"),
+    ("approval-policies/", {"pattern": "pay.*", "groups": ["reviewer"], "quorum": 0}, "quorum"),
+    ("approval-policies/", {"pattern": "pay.*", "whom": "me"}, "whom"),
+    ("retention-policies/", {"keep_days": 0}, "keep_days"),
+    ("retention-policies/", {"keep_days": 9, "enabled": True}, "enabled"),
+    ("retention-policies/", {"workflow": "nowhere"}, "workflow"),
+    ("legal-holds/", {"reason": "x"}, "execution_id"),
+    ("legal-holds/", {"reason": "x", "execution_id": "77777"}, "execution_id"),
+    ("legal-holds/", {"reason": "x", "workflow": "nowhere"}, "workflow"),
+    ("legal-holds/", {"workflow": "echo"}, "reason"),
     ("webhooks/", {"name": "x", "url": "ftp://example.com/"}, "url"),
     ("webhooks/", {"name": "x", "url": "http://example.com/"}, "url"),
     ("webhooks/", {"name": "x", "url": "https://10.0.0.1/"}, "url"),

@@ -71,6 +71,12 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
         {"type": "layer_start", "layer": 0, "tasks": ["a", "b"]},
     ),
     (
+        ev.TaskSubmitted(
+            task_id="a", attempt=1, runner="dask", handle="h", since=1, until=2, shown={"secret": 1}
+        ),
+        {"type": "task_submitted", "nodeId": "a", "attempt": 1, "runner": "dask"},
+    ),
+    (
         ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=12.5, output="secret"),
         {"type": "task_complete", "nodeId": "a", "attempt": 1, "durationMs": 12.5},
     ),

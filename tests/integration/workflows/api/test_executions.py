@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
+from tests.integration.workflows.api.conftest import BearerFor, plain_plan, reviewed_plan
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
@@ -91,6 +91,9 @@ def test_an_intent_becomes_a_plan_or_names_the_nearest_tools(bearer, catalogue) 
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["path"] == "intent"
     assert refused.json()["errors"][0]["code"] == "no_plan"
+    too_long = client.post(URL, {"intent": "x" * 2001})
+    assert too_long.status_code == 422
+    assert too_long.json()["errors"][0]["path"] == "intent"
 
 
 def test_a_paused_execution_shows_its_holds(bearer, start) -> None:
@@ -256,3 +259,24 @@ def test_an_invalid_start_position_is_named(bearer, start, query) -> None:
     response = bearer("operator").get(f"{URL}{execution.pk}/events/?{query}")
     assert response.status_code == 422
     assert response.json()["errors"][0]["path"] == query.split("=")[0]
+
+
+def test_a_plan_of_two_thousand_tasks_starts(bearer: BearerFor, catalogue: None) -> None:
+    def task(number: int) -> dict[str, Any]:
+        value = {"$from": f"t{number - 100}"} if number >= 100 else {"row": number, "of": [1, 2]}
+        arguments = {"value": value}
+        return {
+            "id": f"t{number}", "type": "tool", "tool": "builtin.echo", "arguments": arguments,
+        }  # fmt: skip
+
+    plan = {"tasks": [task(number) for number in range(2_000)]}
+    client = bearer("operator")
+    started = client.post("/api/v1/executions/", {"plan": plan}, format="json")
+    assert started.status_code == 201, started.content[:500]
+    workflow = {"name": "big", "title": "Big", "plan": plan}
+    made = bearer("admin").post("/api/v1/workflows/", workflow, format="json")
+    assert made.status_code == 201, made.content[:500]
+    many = {"plan": {"tasks": []}, "inputs": {"rows": [0] * 100_000}}
+    refused = client.post("/api/v1/executions/", many, format="json")
+    assert refused.status_code == 400
+    assert "more than 100000 values" in refused.json()["errors"][0]["message"]

@@ -18,10 +18,11 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
+from graphrag.learning import learn
 from graphrag.models import Tool
 from reviews.backtests import services as backtests_services
 from reviews.decisions.services import DecisionRequest, decide
-from reviews.models import Backtest, HumanReviewRecord, Notice
+from reviews.models import Backtest, HumanReviewRecord, LegalHold, Notice, RetentionPolicy
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import delivered
 from workflows.approvals.services import ask as ask_approval
@@ -145,6 +146,10 @@ CASES: dict[tuple[str, str], Case] = {
     ("tools/", "kind"): Narrows("capability", is_("kind", "capability"), "magic"),
     ("tools/", "read_only"): Narrows("true", is_("read_only", True), "perhaps"),
     ("tools/", "server"): Narrows("capability", is_("server", "capability"), TOO_LONG),
+    ("tools/next/", "done"): Honoured(
+        "builtin.echo", lambda rows: [r["tool"] for r in rows] == ["builtin.select"], TOO_LONG
+    ),
+    ("tools/next/", "limit"): Honoured("1", lambda rows: len(rows) == 1, "0"),
     ("tools/search/", "query"): Honoured("echo", lambda rows: bool(rows), TOO_LONG),
     ("tools/search/", "limit"): Honoured("1", lambda rows: len(rows) == 1, "0"),
     ("tools/search/", "kind"): Honoured("python", all_(is_("kind", "python")), "magic"),
@@ -157,6 +162,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 #: Parameters that a request has to have.
 NEEDED = {
+    "tools/next/": {"done": "builtin.wait"},
     "tools/search/": {"query": "echo a value", "limit": "100"},
     "reviews/pending/": {"tab": "open"},
 }
@@ -271,6 +277,8 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
         about = {"execution": hold.execution, "hold": hold, "read_at": read_at}
         Notice.objects.create(user=admin, kind="waiting", key=str(number), **about)
     sync_capabilities()
+    learn(execution_key="1", layers=[["builtin.echo"], ["builtin.select"]])
+    learn(execution_key="2", layers=[["builtin.wait"], ["builtin.select", "builtin.echo"]])
     Tool.objects.filter(name="builtin.wait").update(enabled=False)
     for rank, tool in enumerate(Tool.objects.all(), start=1):
         Tool.objects.filter(pk=tool.pk).update(pagerank=rank / 100)
@@ -294,6 +302,12 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
     WebhookDelivery.objects.create(
         endpoint=endpoint, event=event, execution=old, message_id="other", status="FAILED"
     )
+    kept = [
+        LegalHold.objects.create(workflow=alpha, reason=reason, placed_by=admin)
+        for reason in ("Case 7", "Case 8")
+    ]
+    for workflow in (alpha, None):
+        RetentionPolicy.objects.create(workflow=workflow, keep_days=90)
     servers = [McpServer.objects.create(name=name, command="x") for name in ("kit", "other")]
     return {
         "approval_id": str(approvals(admin).pk),
@@ -306,6 +320,9 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
         "workflow_name": "alpha",
         "number": "1",
         "server_id": str(servers[0].pk),
+        "legal_hold_id": str(kept[0].pk),
+        "retention_policy_id": str(RetentionPolicy.objects.earliest("pk").pk),
+        "policy_id": str(ApprovalPolicy.objects.create(pattern="*").pk),
         **hook,
     }
 
@@ -355,7 +372,7 @@ def names(refused: Any, name: str) -> bool:
     """Whether the answer is a refusal that names the parameter."""
     if refused.status_code not in (400, 422):
         return False
-    return name in {each["path"] for each in refused.json()["errors"]}
+    return name in {each["path"].partition("[")[0] for each in refused.json()["errors"]}
 
 
 def test_every_documented_parameter_has_a_row() -> None:

@@ -159,7 +159,8 @@ def test_generated_requests_never_break_the_contract(
                 {name: found[name] for name in case.path_parameters if name in found}
             )
         with transaction.atomic():
-            response = case.call(headers=headers)
+            # The library reads bodies as they are sent.
+            response = case.call(headers={**headers, "Accept-Encoding": "identity"})
             transaction.set_rollback(True)
         answers[caller, response.status_code] += 1
         case.validate_response(response, checks=CHECKS)

@@ -11,18 +11,17 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from reviews.decisions.rights import fresh_user
-from reviews.sockets.authentication import Credentials, Refusal
-from reviews.sockets.queries import execution_events
+from reviews.sockets.authentication import Credentials
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.support.pages import Page
 from tests.support.pages import browser as signed_in
-from workflows.api.stream import StreamClient
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.validation import InvalidRequest
 from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
 from workflows.permissions.tokens import authenticate_token, create_token, revoke
+from workflows.realtime.execution_reads import Position, read_new_events
 
 pytestmark = pytest.mark.django_db
 
@@ -79,10 +78,11 @@ def test_every_interface_enforces_the_limit(people, runs) -> None:
     assert called.execution(str(echo.pk)) == echo
     with pytest.raises(Http404):
         called.execution(str(other.pk))
-    assert execution_events(Credentials(bearer=text), echo.pk, 0, 10)
-    with pytest.raises(Refusal):
-        execution_events(Credentials(bearer=text), other.pk, 0, 10)
-    followed = StreamClient(user_id=user.pk, token_id=ApiToken.objects.get().pk).user()
+    client = Credentials(bearer=text).client()
+    seen, unseen = read_new_events([Position(client, each.pk, 0, 10) for each in runs])
+    assert seen.events
+    assert (unseen.is_authenticated, unseen.is_visible, unseen.events) == (True, False, [])
+    followed = client.user()
     with pytest.raises(PermissionDenied):
         services.start_execution(actor=followed, plan=plain_plan())
 

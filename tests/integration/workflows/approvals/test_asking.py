@@ -14,6 +14,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import expire_due
 from reviews.models import HumanReviewRecord
+from reviews.queue.filters import RISKS, risk_condition, risk_of
 from tests.integration.workflows.approvals.conftest import (
     PAY,
     URL,
@@ -323,6 +324,21 @@ def test_the_same_key_gives_the_same_approval(agent: Agent, reviewer: User) -> N
     assert Approval.objects.count() == 1
 
 
+def test_the_stored_response_is_encrypted(agent: Agent, reviewer: User) -> None:
+    secret = {"to": "ACME", "password": "hunter2-and-more"}
+    asked = agent.ask(key="job-1", action={"arguments": secret})
+    decided(asked.json(), reviewer, "REQUEST_CHANGES", comment="less")
+    again = {**secret, "to": "Another"}
+    sent = agent.post(f"{asked.json()['id']}/resubmit/", {"arguments": again}, key="job-2")
+    for row in IdempotencyKey.objects.all():
+        assert "hunter2" not in str(row.answer)
+        assert "ACME" not in str(row.answer)
+    assert agent.ask(key="job-1", action={"arguments": secret}).json() == asked.json()
+    path = f"{asked.json()['id']}/resubmit/"
+    assert agent.post(path, {"arguments": again}, key="job-2").json() == sent.json()
+    assert sent.json()["arguments"] == again
+
+
 def test_a_key_outlives_the_stored_response(agent: Agent, reviewer: User) -> None:
     first = agent.ask(key="job-1").json()
     decided(first, reviewer)
@@ -362,3 +378,12 @@ def test_the_worker_that_comes_too_late_changes_nothing(agent: Agent) -> None:
     body = agent.asked()
     version = row_of(body).execution.version
     assert run_to_rest(row_of(body).execution_id).version == version
+
+
+@pytest.mark.parametrize("phase", ["BEFORE_EXECUTION", "AFTER_EXECUTION"])
+@pytest.mark.parametrize("risk", ["low", "medium", "high"])
+def test_the_queue_shows_the_risk_of_the_action(agent: Agent, phase: str, risk: str) -> None:
+    action = {"output": "sent"} if phase == "AFTER_EXECUTION" else {}
+    hold = hold_of(agent.asked(action=action, phase=phase, risk=risk))
+    assert risk_of(hold) == risk
+    assert [each for each in RISKS if Hold.objects.filter(risk_condition(each))] == [risk]

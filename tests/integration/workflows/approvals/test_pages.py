@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -129,3 +132,38 @@ def test_the_admin_shows_no_secret_of_an_approval(agent: Agent, reviewer: User) 
     text = client.get(reverse("admin:workflows_approval_change", args=(body["id"],))).text
     assert "payments.transfer" in text
     assert "hunter2" not in text
+
+
+def test_locked_choices_are_read_only(agent: Agent, desk: Client, reviewer: User) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "color": {"enum": ["red", "blue"]},
+            "urgent": {"type": "boolean"},
+            "silent": {"type": "boolean"},
+            "lines": {"type": "array", "items": {"type": "string"}},
+            "amount": {"type": "integer"},
+        },
+    }
+    arguments = {"color": "red", "urgent": True, "lines": ["a"], "amount": 1}
+    body = agent.asked(action={"arguments": arguments, "schema": schema}, editable=["/amount"])
+    text = page_of(desk, body)
+    chunks = [each.split(">")[0] for each in text.split('<select class="select"')[1:]]
+    selects = [each for each in chunks if 'name="v:' in each]
+    assert len(selects) == 2
+    assert all("disabled" in each for each in selects)
+    boxes = [each.split(">")[0] for each in text.split('<input type="checkbox"')[1:]]
+    box = next(each for each in boxes if 'name="v:/urgent"' in each)
+    assert "disabled" in box
+    assert "data-add-item" not in text
+    assert "data-remove-item" not in text
+    # What the browser submits for the disabled controls keeps their values.
+    hidden = dict(re.findall(r'<input type="hidden"\s+name="([^"]+)"\s+value="([^"]*)"', text))
+    posted = {name: html.unescape(value) for name, value in hidden.items() if ":" in name}
+    form = {"decision": "APPROVE", "version": hold_of(body).execution.version, "mode": "form"}
+    url = reverse("reviews:decision", args=(body["execution_id"], body["hold_id"]))
+    changed = {"v:/amount": "7", "s:/amount": "set", "confirmed": "yes"}
+    fields = {**posted, **form, **changed}
+    assert desk.post(url, fields).status_code == 303
+    run_to_rest(int(body["execution_id"]))
+    assert agent.get(body["id"])["arguments"] == {**arguments, "amount": 7}

@@ -118,6 +118,20 @@ def test_a_sample_is_reviewed_anyway(agent: Agent) -> None:
     assert agent.asked(risk="low", action=action)["status"] == "pending"
 
 
+def test_asking_again_draws_no_other_sample(agent: Agent, people: Any) -> None:
+    policy(skip_when="inputs.amount < `100`", sample=0.5)
+
+    def outcomes(asking: Agent, amount: int) -> set[str]:
+        action = {"arguments": {"amount": amount}}
+        return {asking.asked(risk="low", action=action)["status"] for _ in range(2)}
+
+    drawn = [outcomes(agent, amount) for amount in range(20)]
+    assert all(len(each) == 1 for each in drawn), drawn
+    assert set.union(*drawn) == {"approved", "pending"}, "other arguments draw for themselves"
+    other = [outcomes(Agent(people("other", "integrator")), amount) for amount in range(20)]
+    assert other != drawn, "and other people"
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -143,6 +157,7 @@ def test_the_form_refuses_groups_that_cannot_decide(db: None) -> None:
         "on_timeout": "reject",
         "minimum_risk": "low",
         "max_change_requests": 3,
+        "standing_max_hours": 8,
     }
     for groups in ("nobody-knows", "operator"):
         form = ApprovalPolicyForm({**data, "groups": groups})

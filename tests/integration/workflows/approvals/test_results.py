@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from rest_framework.test import APIClient
 
+from reviews.audit import exports, history
+from reviews.audit.verification import verify_audit
 from reviews.models import HumanReviewRecord, Notice
 from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.integration.workflows.approvals.conftest import (
@@ -20,8 +32,10 @@ from tests.integration.workflows.approvals.conftest import (
     row_of,
 )
 from workflows.engine.bounded_json import digest
+from workflows.executions.jobs import run_to_rest
+from workflows.journal.sweeper_queries import take_overdue
 from workflows.journal.writer import replayed
-from workflows.models import ExecutionReceipt
+from workflows.models import Execution, ExecutionReceipt, TaskAttempt
 from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
@@ -220,3 +234,71 @@ def test_high_risk_is_never_approved_in_bulk(
         "/api/v1/reviews/bulk/", {"action": "approve", "holds": chosen}, format="json"
     )
     assert [each["code"] for each in answer.json()["results"]] == [code, code], answer.content
+
+
+def test_other_arguments_are_a_finding_and_no_broken_chain(
+    agent: Agent, reviewer: User, tmp_path: Path
+) -> None:
+    body = agent.asked()
+    decided(body, reviewer)
+    agent.post(f"{body['id']}/result/", {"ok": True, "arguments": {**PAY, "amount": 999}})
+    report = verify_audit()
+    assert (report.problems, report.receipts) == ((), 1)
+    assert len(report.reported) == 1
+    assert "reported that it executed other arguments" in report.reported[0]
+    printed = StringIO()
+    call_command("verify_audit", stdout=printed)
+    assert report.reported[0] in printed.getvalue()
+    export = exports.create_export(history.records(reviewer), filters={}, user=reviewer)
+    lines = list(export.lines("jsonl"))
+    code, text = standalone(tmp_path, lines)
+    assert (code, "REPORTED: receipt" in text) == (0, True)
+    receipt = json.loads(lines[-2])
+    assert receipt.pop("reported") is True
+    code, text = standalone(tmp_path, [*lines[:-2], json.dumps(receipt) + "\n", lines[-1]])
+    assert (code, "something else ran than was approved" in text) == (1, True)
+
+
+def test_changed_arguments_of_an_action_are_found(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    decided(body, reviewer)
+    agent.post(f"{body['id']}/result/", {"ok": True, "arguments": {**PAY, "amount": 999}})
+    TaskAttempt.objects.filter(execution=body["execution_id"]).update(inputs={"amount": 999})
+    problems = verify_audit().problems
+    assert len(problems) == 1
+    assert "shows other data now than it ran with" in problems[0]
+
+
+def standalone(folder: Path, lines: list[str]) -> tuple[int, str]:
+    """Exit code and output of the verifier that auditors download."""
+    file = folder / "history.jsonl"
+    file.write_text("".join(lines))
+    script = settings.BASE_DIR / "reviews/static/reviews/verify_history.py"
+    command = [sys.executable, str(script), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_action_that_is_not_submitted_again_expires(agent: Agent, reviewer: User) -> None:
+    body = agent.asked(timeout_seconds=2)
+    decided(body, reviewer, "REQUEST_CHANGES", comment="half of it")
+    waiting = agent.get(body["id"])
+    assert (waiting["status"], waiting["expires_at"] > body["expires_at"]) == (
+        "changes_requested",
+        True,
+    )
+    listed = agent.client.get("/api/v1/approvals/").json()["results"][0]
+    assert listed["expires_at"] == waiting["expires_at"]
+    number = row_of(body).execution_id
+    run_to_rest(number)
+    assert agent.get(body["id"])["status"] == "changes_requested"
+    time.sleep(2)
+    Execution.objects.filter(pk=number).update(dispatched_at=timezone.now() - timedelta(hours=1))
+    assert take_overdue(patience=1) == [number]
+    run_to_rest(number)
+    answer = agent.get(body["id"])
+    assert (answer["status"], answer["decided_by"]) == ("expired", None)
+    assert answer["comment"].startswith("Changes were requested, and the agent did not")
+    again = agent.post(f"{body['id']}/resubmit/", {"arguments": PAY})
+    assert again.status_code == 409

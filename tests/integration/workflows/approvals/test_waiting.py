@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import User
-from django.db import connections
+from django.db import connection, connections
 from django.test import AsyncClient
 from django.utils import timezone
 
@@ -21,11 +22,34 @@ from reviews.decisions.services import HoldNotFound
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import URL, Agent, decided, row_of
 from workflows.approvals import waiting
+from workflows.approvals.api import own_body
 from workflows.models import ApiToken, Approval, Hold
 from workflows.realtime.connection_limits import open_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SOON = 10
+
+
+@pytest.fixture
+def polls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let waiting requests look at the version often; an entry for each time that one has."""
+    seen: list[int] = []
+    newer = waiting._newer
+
+    def counted(client: Any, read: Any, body: dict[str, Any]) -> dict[str, Any] | None:
+        found = newer(client, read, body)
+        seen.append(body["version"])
+        return found
+
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "_newer", counted)
+    return seen
+
+
+async def polled(polls: list[int], times: int) -> None:
+    async with asyncio.timeout(SOON):
+        while len(polls) < times:
+            await asyncio.sleep(0.01)
 
 
 async def waited(agent: Agent, body: dict[str, Any], seconds: int = 30) -> Any:
@@ -40,10 +64,13 @@ async def waited(agent: Agent, body: dict[str, Any], seconds: int = 30) -> Any:
     return json.loads(text)
 
 
-async def test_the_answer_is_sent_when_it_is_there(agent: Agent, reviewer: User) -> None:
+async def test_the_answer_is_sent_when_it_is_there(
+    agent: Agent, reviewer: User, polls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 30.0)  # so that the notification wakes it
     body = await database_sync_to_async(agent.asked)()
     waiter = asyncio.create_task(waited(agent, body))
-    await asyncio.sleep(0.5)
+    await polled(polls, 1)
     assert not waiter.done()
     begun = time.monotonic()
     await database_sync_to_async(decided)(body, reviewer)
@@ -64,13 +91,42 @@ async def test_a_decided_approval_is_answered_at_once(agent: Agent, reviewer: Us
     assert (await asyncio.wait_for(waited(agent, body), 2))["status"] == "approved"
 
 
-async def test_a_revoked_token_learns_nothing_more(
-    agent: Agent, reviewer: User, monkeypatch: pytest.MonkeyPatch
+async def test_a_request_that_waits_keeps_no_database_connection(
+    agent: Agent, polls: list[int]
 ) -> None:
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.2)
+    body = await database_sync_to_async(agent.asked)()
+    async with ThreadSensitiveContext():  # as config.web.request_thread
+        waiter = asyncio.create_task(waited(agent, body, 2))
+        await polled(polls, 3)
+        assert not waiter.done()
+        assert await sync_to_async(lambda: connection.connection)() is None
+        await waiter
+
+
+async def test_an_approval_is_read_only_after_a_change(
+    agent: Agent, reviewer: User, polls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def counted(user: User, number: int) -> dict[str, Any] | None:
+        reads.append(number)
+        return own_body(user, number)
+
+    body = await database_sync_to_async(agent.asked)()
+    monkeypatch.setattr("workflows.approvals.api.own_body", counted)
+    waiter = asyncio.create_task(waited(agent, body))
+    await polled(polls, 5)
+    assert len(reads) == 1  # to answer at once if it is decided
+    await database_sync_to_async(decided)(body, reviewer)
+    assert (await asyncio.wait_for(waiter, SOON))["status"] == "approved"
+
+
+async def test_a_revoked_token_learns_nothing_more(
+    agent: Agent, reviewer: User, polls: list[int]
+) -> None:
     body = await database_sync_to_async(agent.asked)()
     waiter = asyncio.create_task(waited(agent, body))
-    await asyncio.sleep(0.3)
+    await polled(polls, 2)
     await ApiToken.objects.aupdate(revoked_at=timezone.now())
     await database_sync_to_async(decided)(body, reviewer)
     assert (await asyncio.wait_for(waiter, SOON))["status"] == "pending"

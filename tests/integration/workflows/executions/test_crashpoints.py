@@ -123,9 +123,20 @@ def reviewer(transactional_db: None) -> None:
     user.groups.add(group_of("reviewer"))
 
 
-#: No execution of this module sends messages or asks for approval; see
-#: reviews/notifications/test_outgoing_messages.py and workflows/approvals/test_asking.py.
-ELSEWHERE = {"message.sent", "approval.created"}
+#: No execution of this module sends messages, asks for approval, is erased or runs remotely; see
+#: reviews/notifications/test_outgoing_messages.py, workflows/approvals/test_asking.py,
+#: reviews/retention/test_erasing.py and workflows/remote/test_crashes.py.
+ELSEWHERE = {
+    "message.sent",
+    "slack_message.sent",
+    "push_message.sent",
+    "security_events.sent",
+    "approval.created",
+    "gate.sent",
+    "gate.answered",
+    "retention.erased",
+    "remote.woken",
+}
 
 
 def test_a_crash_at_any_point_is_recovered(engine: Engine, reviewer: None) -> None:

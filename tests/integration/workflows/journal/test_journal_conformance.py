@@ -110,6 +110,7 @@ class OnPostgres:
         fork = django_journal.fork(
             parent=parent,
             checkpoint=checkpoint,
+            plan=django_journal.load_revision(parent.pk, checkpoint.revision).plan,
             inputs=parent.inputs,
             context=checkpoint.context,
             policy_overrides=[],

@@ -100,7 +100,7 @@ def agent(web: Web, token: Tokens) -> Agents:
 def call(token: Tokens) -> Call:
     """Call a tool of the server in this process: `call(role, tool, scopes=(...), **arguments)`."""
 
-    def make(role: str, tool: str, *, scopes: tuple[str, ...] = (), **arguments: Any) -> Any:
+    def make(role: str, tool: str, /, *, scopes: tuple[str, ...] = (), **arguments: Any) -> Any:
         caller = authenticate_caller(token(role, *scopes))
         assert caller is not None
 

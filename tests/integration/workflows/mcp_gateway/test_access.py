@@ -52,14 +52,29 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "others": ("not_found", "ok", "ok", "not_found", "ok"),
         "own": ("ok",) * 5,
     },
+    "request_approval": {"any": ("ok", "forbidden", "ok", "ok", "ok")},
     "search_tools": {"any": ("ok",) * 5},
+    "predict_next": {"any": ("ok",) * 5},
+    "similar_decisions": {"any": ("ok",) * 5},
 }
-SCOPE = {"get_execution": "read", "list_pending": "read"}
+SCOPE = {
+    "get_execution": "read",
+    "list_pending": "read",
+    "request_approval": "ask",
+    "similar_decisions": "read",
+}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "execute": {"plan": chain("a"), "config": {"wait_seconds": 0}},
     "replan": {"new_requirement": "fold the laundry of the neighbour"},
     "approval_response": {"approved": True},
+    "request_approval": {
+        "action": {"name": "payments.transfer"},
+        "idempotency_key": "k",
+        "wait_seconds": 0,
+    },
     "search_tools": {"query": "x"},
+    "predict_next": {"done": ["builtin.echo"]},
+    "similar_decisions": {"tool": "builtin.echo"},
 }
 
 
@@ -90,7 +105,7 @@ def test_each_role_gets_its_status(call: Call, people: dict[str, User], tool: st
         found = []
         for role in ROLES:
             owner = people["nobody"] if whose == "others" else people[role]
-            scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen"))
+            scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen", "scim"))
             found.append(outcome(call(role, tool, scopes=scopes, **arguments(tool, owner))))
         assert tuple(found) == expected, whose
 
@@ -119,7 +134,7 @@ def test_only_an_accepted_answer_makes_a_decision(
 def test_the_error_names_the_missing_scope(call: Call, people: dict[str, User], tool: str) -> None:
     given = arguments(tool, people["admin"])
     needed = SCOPE.get(tool, "run")
-    if tool in ("search_tools", "approval_response"):
+    if tool in ("search_tools", "predict_next", "approval_response"):
         needed = "read"
     told = refused(call("admin", tool, scopes=("admin",), **given))
     assert told["code"] == "forbidden"

@@ -14,9 +14,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PLAN = chain("a")
 TASK = PLAN["tasks"][0]
+ASKED: dict[str, Any] = {"idempotency_key": "k", "action": {"name": "a"}}
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("execute", {}, "workflow"),
     ("execute", {"plan": PLAN, "intent": "x"}, "intent"),
+    ("execute", {"intent": "x" * 2001}, "intent"),
     ("execute", {"plan": PLAN, "extra": 1}, "extra"),
     ("execute", {"plan": []}, "plan"),
     ("execute", {"plan": {}}, "plan.tasks"),
@@ -46,15 +48,27 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("list_pending", {"cursor": "x"}, "cursor"),
     ("list_pending", {"cursor": "2026-01-01T00:00:00|1"}, "cursor"),
     ("list_pending", {"decider": "dog"}, "decider"),
+    ("request_approval", {"action": {"name": "a"}}, "idempotency_key"),
+    ("request_approval", {"idempotency_key": "k"}, "action"),
+    ("request_approval", {"idempotency_key": "k", "action": {"name": "a b"}}, "action.name"),
+    ("request_approval", {"idempotency_key": "k", "action": {"name": "a", "x": 1}}, "action.x"),
+    ("request_approval", {**ASKED, "groups": ["typo"]}, "groups[0]"),
+    ("request_approval", {**ASKED, "phase": "AFTER_EXECUTION"}, "action.output"),
+    ("request_approval", {**ASKED, "risk": "none"}, "risk"),
+    ("request_approval", {**ASKED, "editable": ["amount"]}, "editable"),
     ("search_tools", {"query": ""}, "query"),
     ("search_tools", {"query": "x", "read_only": 1}, "read_only"),
+    ("predict_next", {"done": []}, "done"),
+    ("similar_decisions", {"tool": ""}, "tool"),
+    ("similar_decisions", {"tool": "x", "arguments": [1]}, "arguments"),
+    ("predict_next", {"done": ["x" * 201]}, "done"),
 ]  # fmt: skip
 
 
 def test_an_invalid_argument_names_its_field_and_starts_nothing(call: Call) -> None:
     before = Execution.objects.count()
     for tool, arguments, field in BAD:
-        told = refused(call("operator", tool, **arguments))
+        told = refused(call("operator", tool, scopes=("read", "run", "ask"), **arguments))
         assert told["code"] == "invalid", (tool, arguments, told)
         assert told["errors"][0]["path"].startswith(field), (tool, arguments, told)
         assert field in told["text"]

@@ -139,7 +139,7 @@ def test_a_run_completes_over_stdio(token: Tokens) -> None:
 
     async def flow() -> list[str]:
         async with Client(server) as client:
-            assert len((await client.list_tools()).tools) == 8
+            assert len((await client.list_tools()).tools) == 11
             first = await client.call_tool(
                 "execute", {"plan": chain("a", "b"), "config": VALIDATED}
             )
@@ -208,7 +208,7 @@ def test_stdio_lists_the_tools_after_the_handshake_only(token_file: Path) -> Non
     listing = b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}'
     hello, listed = over_stdio(*HANDSHAKE, listing, last=2, token_file=token_file)
     assert hello["result"]["serverInfo"]["name"] == "holdpoint"
-    assert len(listed["result"]["tools"]) == 8
+    assert len(listed["result"]["tools"]) == 11
 
     [refused] = over_stdio(listing, last=2, token_file=token_file)
     assert refused["error"]["code"] == INVALID_PARAMS

@@ -25,13 +25,15 @@ class Web:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self.address}/mcp"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, **more: str) -> None:
+        """Start it, with `more` in its environment."""
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port)]
         self._process = subprocess.Popen(
-            [*command, "config.asgi:application"], cwd=ROOT, env=environment()
+            [*command, "config.asgi:application"], cwd=ROOT, env=environment(**more)
         )
         wait_for(self.answers, what="the web process answers")
 
@@ -52,9 +54,14 @@ class Web:
         self._process.send_signal(number)
         return self._process.wait(timeout=20)
 
-    def killed_and_started(self) -> None:
+    def died(self) -> int:
+        """Wait until it has ended by itself; its exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout=30)
+
+    def killed_and_started(self, **more: str) -> None:
         self.end()
-        self.start()
+        self.start(**more)
 
 
 class Agent:

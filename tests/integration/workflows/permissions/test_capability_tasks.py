@@ -10,11 +10,13 @@ import pytest
 from tests.support.http_server import Server
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
+from workflows.engine.permissions import PermissionSet
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.services import parse_command, submit_command
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Capability, Grant
-from workflows.permissions.capabilities import CapabilityInvalid, make_capability
+from workflows.permissions.capabilities import CapabilityInvalid, load, make_capability, offered
+from workflows.planning.planner import sync_capabilities
 
 from .conftest import ANSWER, Desk, address, code, echo, page, use
 
@@ -88,6 +90,16 @@ def test_a_capability_runs_as_a_task(desk: Desk, adder: Capability) -> None:
     adder.refresh_from_db()
     assert adder.success_count == 1
     assert adder.from_task == "add"
+
+
+def test_an_invalid_permission_set_grants_nothing(desk: Desk) -> None:
+    Capability.objects.create(
+        name="adder", language="python", code="1", permission_set=["x"], created_by=desk.operator
+    )
+    (offer,) = offered()
+    assert offer.permission_set == "minimal"
+    assert load(["adder"])["adder"].permissions == PermissionSet()
+    sync_capabilities()
 
 
 def problems(desk: Desk, *tasks: dict[str, Any]) -> list[tuple[str, str]]:

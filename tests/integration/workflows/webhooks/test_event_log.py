@@ -43,6 +43,18 @@ def test_the_watermark_reaches_the_newest_entry_when_nothing_is_open(engine, own
     assert watermark.advance() == newest
 
 
+def test_a_watermark_asks_once_while_nothing_happens(
+    engine, owner, django_assert_num_queries
+) -> None:
+    watermark = ReadWatermark()
+    run(engine, owner)
+    reached = watermark.advance()
+    with django_assert_num_queries(1):
+        assert watermark.advance() == reached
+    run(engine, owner)
+    assert watermark.advance() == ExecutionEvent.objects.latest("pk").pk > reached
+
+
 def test_a_read_only_transaction_delays_nothing(engine, owner) -> None:
     with psycopg.connect(database_url()) as reader:
         reader.execute("SELECT 1")

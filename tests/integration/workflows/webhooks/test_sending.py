@@ -125,7 +125,8 @@ def test_a_hanging_receiver_does_not_delay_others(
         assert len(in_flight) == 4
         release.set()
         send_all(sender)
-        assert len(slow.accepted) == wanted
+        # Delivered at least once: on a busy machine an attempt can end before its answer.
+        assert len({got.id for got in slow.accepted}) == wanted
 
 
 def test_rights_are_checked_before_each_attempt(engine, receiver, register, sender) -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from config.settings.product import product_settings
 from graphrag import conf as graph_conf
@@ -42,3 +43,24 @@ def test_the_environment_reaches_the_app(
     monkeypatch.setenv(variable, value)
     settings.HOLDPOINT = product_settings(home=tmp_path, site_url="")
     assert accessor() == expected
+
+
+@pytest.mark.parametrize(
+    "address", ["cluster:8786", "tcp://cluster:8786", "tls://cluster:8786", "http://127.0.0.1:1"]
+)
+def test_a_dask_scheduler_beyond_this_machine_needs_certificates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
+) -> None:
+    monkeypatch.setenv("HOLDPOINT_DASK_SCHEDULER", address)
+    with pytest.raises(ImproperlyConfigured, match="HOLDPOINT_DASK_SCHEDULER"):
+        product_settings(home=tmp_path, site_url="")
+
+
+def test_a_dask_scheduler_with_certificates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOLDPOINT_DASK_SCHEDULER", "tls://cluster:8786")
+    for name in ("CA", "CERT", "KEY"):
+        monkeypatch.setenv(f"HOLDPOINT_DASK_TLS_{name}", f"/{name}.pem")
+    known = product_settings(home=tmp_path, site_url="")
+    assert known["dask_tls_files"] == ("/CA.pem", "/CERT.pem", "/KEY.pem")

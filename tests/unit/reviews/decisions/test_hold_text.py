@@ -57,6 +57,12 @@ def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -
     assert headline(phase, tool, task, title) == sentence
 
 
+def test_a_secret_in_the_title_of_a_run_is_masked() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    sentence = headline("escalation", "", "fetch", f"Fetch with {secret}")
+    assert sentence == "fetch asks for more permission in “Fetch with ••••••••”"
+
+
 def test_effects_are_described() -> None:
     assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest continues."
     assert rejected("skip") == "Skips this task; the rest continues."

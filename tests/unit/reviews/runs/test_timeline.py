@@ -71,6 +71,7 @@ SAMPLES: list[ev.Event] = [
         sample=0.2,
         share=0.83,
     ),
+    ev.TaskSubmitted(task_id="a", attempt=1, runner="dask", handle="h", since=1, until=2),
 ]
 
 

@@ -29,6 +29,7 @@ async function run(ask: any): Promise<unknown> {
   if (ask.call === "ask") return await client.ask({ action: { name, arguments: args } }, more);
   if (ask.call === "wait") return await client.wait(ask.id, more);
   if (ask.call === "resubmit") return await client.resubmit(ask.id, args, more);
+  if (ask.call === "resubmitOutput") return await client.resubmitOutput(ask.id, ask.output, more);
   if (ask.call === "human") return await client.humanAsTool(more)(ask.question);
   if (ask.call === "abort") {
     return await client.approve(name, args, { signal: AbortSignal.timeout(300) });

@@ -190,6 +190,15 @@ def test_resubmit_answers_requested_changes(server: fake.Server) -> None:
     assert decision.arguments == {"amount": 100}
 
 
+def test_resubmit_output_answers_requested_changes(server: fake.Server) -> None:
+    server.reviewer = {"status": "changes_requested", "comment": "more polite"}
+    with pytest.raises(ChangesRequested) as caught:
+        Client().approve("mail.draft", {"to": "Ada"}, output="Hi", timeout=5)
+    server.reviewer = {"status": "approved"}
+    decision = Client().resubmit_output(caught.value.decision.id, "Dear Ada", timeout=5)
+    assert (decision.arguments, decision.output) == ({"to": "Ada"}, "Dear Ada")
+
+
 # --- resuming -----------------------------------------------------------------------------------
 
 

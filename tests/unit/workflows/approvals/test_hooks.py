@@ -49,6 +49,15 @@ def test_codex_allows_only_the_input_it_asked_for(status: str, asked: Any, decid
     assert specific["decision"]["behavior"] == ("allow" if allowed else "deny")
 
 
+@pytest.mark.parametrize("before", ["Push with", "x" * 170])
+def test_a_title_never_repeats_a_secret(before: str) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    description = {"command": "true", "description": f"{before} {secret}"}
+    asked = hooks.request_of(CLAUDE, {**EVENTS["claude-code"], "tool_input": description})
+    assert "ghp_" not in asked["action"]["title"]
+    assert before in asked["action"]["title"]
+
+
 def test_a_request_shows_the_call() -> None:
     assert hooks.request_of(CLAUDE, EVENTS["claude-code"]) == {
         "action": {

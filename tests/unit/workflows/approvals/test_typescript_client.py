@@ -152,6 +152,16 @@ def test_resubmit_answers_requested_changes(server: fake.Server, call: Call) -> 
     assert outcome["value"]["arguments"] == {"amount": 100}
 
 
+def test_resubmit_output_answers_requested_changes(server: fake.Server, call: Call) -> None:
+    server.reviewer = {"status": "changes_requested", "comment": "more polite"}
+    action = {"output": "Hi"}
+    assert call("approve", more=action)["error"] == "ChangesRequested"
+    server.reviewer = {"status": "approved"}
+    outcome = call("resubmitOutput", id="apr_0", output="Dear Ada")
+    assert outcome["value"]["body"]["output"] == "Dear Ada"
+    assert outcome["value"]["arguments"] == ARGUMENTS
+
+
 @pytest.mark.parametrize(
     "fault",
     [

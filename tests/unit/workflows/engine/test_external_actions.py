@@ -239,3 +239,40 @@ def test_the_events_fold_to_the_state() -> None:
     world.send(cmd.ResubmitAction(arguments={"to": "acme"}), "bot")
     assert replay(world.events) == world.state
     assert load_state(json.loads(dump_state(world.state))) == world.state
+
+
+def asked_for_changes(**review: Any) -> World:
+    """An action that was sent back 30 s after it was asked."""
+    world = World(review=review)
+    world.journal.now += 30
+    world.ask_for_changes()
+    return world
+
+
+@pytest.mark.parametrize("on_timeout", ["reject", "approve"])
+def test_a_caller_that_does_not_submit_again_ends_the_run(on_timeout: str) -> None:
+    world = asked_for_changes(timeout_seconds=60, on_timeout=on_timeout)
+    assert world.state.tasks["pay"].waits_until == world.journal.now + 60
+    world.journal.now += 59
+    assert world.drive().status is ExecutionStatus.RUNNING
+    world.journal.now += 1
+    assert world.drive().status is ExecutionStatus.ABORTED
+    ended = [each for each in world.events if each.kind == "execution_aborted"]
+    assert [each.reason_code for each in ended] == ["not_resubmitted"]
+
+
+def test_the_next_round_has_a_deadline_of_its_own() -> None:
+    world = asked_for_changes(timeout_seconds=60)
+    world.send(cmd.ResubmitAction(arguments=PAY))
+    world.journal.now += 120
+    state = world.drive()
+    assert (len(state.holds), state.tasks["pay"].waits_until) == (1, None)
+    assert replay(world.events) == state
+
+
+def test_without_a_deadline_the_run_waits() -> None:
+    for review in ({}, {"timeout_seconds": 60, "on_timeout": "keep_waiting"}):
+        world = asked_for_changes(**review)
+        for _ in range(3):
+            world.journal.now += 86_400
+            assert world.drive().status is ExecutionStatus.RUNNING

@@ -514,17 +514,44 @@ def test_a_tool_of_a_capabilitys_name_is_another_kind() -> None:
     assert world.plan.by_id["twin"].human_review is None
 
 
-def test_a_capability_in_ask_mode_keeps_escalating() -> None:
-    gate = code("gate", "python", **review("AFTER", quorum=2), depends_on=["first"])
+@pytest.mark.parametrize(
+    ("gate", "added"),
+    [
+        (code("gate", "python"), capability("twin", "deploy")),
+        (task("gate", "effect", 1), task("twin", "effect", 2)),
+    ],
+    ids=["capability", "tool"],
+)
+def test_a_task_that_is_always_reviewed_stays_so(
+    gate: dict[str, Any], added: dict[str, Any]
+) -> None:
+    """A capability in ask mode and a destructive tool are reviewed at each use."""
+    loose = review("AFTER", quorum=2, skip_when="output")
+    gate = {**gate, **loose, "depends_on": ["first"]}
     world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=2), validates=False)
     for on_timeout, phase in (("keep_waiting", "BEFORE"), ("approve", "AFTER")):
-        asking = review(always=True, on_timeout=on_timeout)
-        (joining,) = parse_plan({"tasks": [capability("twin", "deploy", **asking)]}).tasks
+        own = review(always=True, on_timeout=on_timeout)
+        (joining,) = parse_plan({"tasks": [{**added, **own}]}).tasks
         (joined,) = with_reviews(world.plan, [joining])
         kept = joined.human_review
         assert kept is not None
         assert (kept.always, kept.quorum, kept.trigger_phase) == (True, 2, f"{phase}_EXECUTION")
+        assert not kept.can_skip
         assert kept.on_timeout != "approve"
+
+
+def test_a_tasks_own_review_loosens_nothing() -> None:
+    """The author of a plan change writes the new task's review."""
+    strict = review("BEFORE", groups=["board"], on_reject="fail")
+    gate = {**task("gate", "effect", 1), **strict, "depends_on": ["first"]}
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=1), validates=False)
+    own = review("AFTER", always=True, on_timeout="keep_waiting")
+    (joining,) = parse_plan({"tasks": [{**task("twin", "effect", 2), **own}]}).tasks
+    (joined,) = with_reviews(world.plan, [joining])
+    kept = joined.human_review
+    assert kept is not None
+    assert (kept.always, kept.trigger_phase) == (True, "BEFORE_EXECUTION")
+    assert (kept.groups, kept.on_reject) == (("board",), "fail")
 
 
 def test_a_tool_beside_reviewed_code_is_another_kind() -> None:

@@ -92,6 +92,7 @@ overrides = some(
     escalation=steps,
     undo_seconds=st.none() | st.sampled_from([0, 5, 60]),
     require_rejection_reason=st.none() | st.booleans(),
+    calendar=st.none() | st.sampled_from(["", "Office"]),
     key_arguments=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
     permission_ceiling=st.sampled_from(sorted(NAMED)),
     secrets=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
@@ -177,6 +178,7 @@ STEP = {"after_seconds": 30, "groups": ["legal"]}
 ON = {"enabled": True}
 
 #: floor, override, the paths that it loosens
+HOURS = {"name": "c", "time_zone": "UTC", "week": [[["09:00", "17:00"]]] * 7}
 CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"four_eyes": True}, {"four_eyes": False}, ["four_eyes"]),
     ({"four_eyes": False}, {"four_eyes": True}, []),
@@ -298,6 +300,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         {"review_rules": {"version": 1, "rules": [{"name": "r", "sample": 0}]}},
         ["review_rules.rules", "review_rules.version"],
     ),
+    ({"calendar": "Office"}, {"calendar": ""}, ["calendar"]),
+    ({}, {"business_hours": HOURS}, ["business_hours"]),
 ]
 
 

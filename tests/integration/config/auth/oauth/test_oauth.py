@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import secrets
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -14,11 +15,12 @@ from django.contrib.auth.models import Group
 from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
+from oauth2_provider.cimd import CIMDError
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
 from config.auth.oauth import clients
 from workflows.conf import site_url
-from workflows.models import ApiToken
+from workflows.models import ApiToken, Gate
 from workflows.permissions import tokens
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def browser(ann: User) -> Client:
     return client
 
 
-def register(**changes: Any) -> Any:
+def register(address: str = "127.0.0.1", **changes: Any) -> Any:
     body = {
         "client_name": "Desk agent",
         "redirect_uris": [CALLBACK],
@@ -55,7 +57,8 @@ def register(**changes: Any) -> Any:
         "token_endpoint_auth_method": "none",
         **changes,
     }
-    return Client().post("/oauth/register/", body, content_type="application/json")
+    client = Client(REMOTE_ADDR=address)
+    return client.post("/oauth/register/", body, content_type="application/json")
 
 
 @pytest.fixture
@@ -146,7 +149,7 @@ def test_a_client_finds_its_way_from_the_401(settings: Any) -> None:
     assert server["response_types_supported"] == ["code"]
     assert "none" in server["token_endpoint_auth_methods_supported"]
     assert server["client_id_metadata_document_supported"]
-    assert set(server["scopes_supported"]) == {"read", "run", "ask", "decide"}
+    assert set(server["scopes_supported"]) == {"read", "run", "ask", "gate", "decide"}
     for name in ("authorization", "token", "revocation", "registration"):
         assert server[f"{name}_endpoint"].endswith("/")
 
@@ -191,6 +194,9 @@ def test_cancelling_and_nothing_ticked(browser: Client, client_id: str) -> None:
     form = consent_form(browser.get(path))
     nothing = browser.post(path, {**form, "scope": []})
     assert nothing.context["form"].errors["scope"]
+    assert "Connect Desk agent with Holdpoint?" in nothing.content.decode()
+    offered = [each for each, _ in nothing.context["form"].fields["scope"].choices]
+    assert offered == ["read", "run", "decide"], "as the client asked"
     del form["allow"]
     address = browser.post(path, form).context["address"]
     assert parse_qs(urlsplit(address).query)["error"] == ["access_denied"]
@@ -277,6 +283,20 @@ def test_registrations_are_limited(settings: Any) -> None:
     assert register().status_code == 401
 
 
+def limit_per_address(settings: Any, most: int) -> tuple[str, str]:
+    """Two addresses that no test has used."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "oauth_registrations_per_address": most}
+    network = f"2001:db8:{secrets.token_hex(2)}"
+    return f"{network}:1::1", f"{network}:2::1"
+
+
+def test_registrations_are_limited_per_address(settings: Any) -> None:
+    first, second = limit_per_address(settings, 1)
+    assert register(first, redirect_uris=[]).status_code == 400
+    assert register(first).status_code == 401, "attempts that fail count too"
+    assert register(second).status_code == 201
+
+
 def test_refreshing_keeps_one_token_of_the_list(granted: dict[str, Any], client_id: str) -> None:
     first = ApiToken.objects.get()
     renewed = refresh(client_id, granted["refresh_token"])
@@ -307,6 +327,32 @@ def test_a_person_revokes_the_client(granted: dict[str, Any], client_id: str) ->
     assert status_of(granted["access_token"]) == 401
 
 
+def test_a_revoked_client_gets_nothing_without_a_new_consent(
+    browser: Client, granted: dict[str, Any], client_id: str
+) -> None:
+    code = code_of(consent(browser, client_id))
+    tokens.revoke(tokens=ApiToken.objects.all())
+    assert exchange(client_id, code).status_code == 400, "a code that was not used yet"
+    assert (
+        not AccessToken.objects.filter(application__client_id=client_id).exclude(user=None).exists()
+    )
+    assert not RefreshToken.objects.filter(revoked=None).exists()
+    page = browser.get(authorize_path(client_id, scope="read", approval_prompt="auto"))
+    assert page.status_code == 200
+    assert consent_form(page)["scope"] == ["read"]
+
+
+def test_a_valid_token_replaces_no_consent(
+    browser: Client, granted: dict[str, Any], client_id: str
+) -> None:
+    for prompt in ("auto", "force", ""):
+        page = browser.get(authorize_path(client_id, scope="read", approval_prompt=prompt))
+        assert page.status_code == 200, prompt
+        assert consent_form(page)["scope"] == ["read"]
+    both = authorize_path(client_id, scope="read") + "&approval_prompt=force&approval_prompt=auto"
+    assert browser.get(both).status_code == 200
+
+
 def test_a_disabled_account_gets_no_further_token(
     ann: User, granted: dict[str, Any], client_id: str
 ) -> None:
@@ -335,3 +381,132 @@ def test_cleaning_up_waits_an_hour(granted: dict[str, Any]) -> None:
     register()
     Application.objects.update(created=timezone.now() - timedelta(days=2))
     assert [clients.clean_up_hourly(), clients.clean_up_hourly()] == [1, 0]
+
+
+DOCUMENT = "https://agent.example/client.json"
+
+
+class Documents:
+    """In place of the fetcher of django-oauth-toolkit, which reads public addresses only."""
+
+    more: dict[str, Any] = {}
+
+    def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
+        return {
+            "client_id": client_id,
+            "client_name": "Document agent",
+            "redirect_uris": [CALLBACK],
+            "token_endpoint_auth_method": "none",
+            **self.more,
+        }, 300
+
+
+def with_documents(settings: Any, fetcher: str) -> None:
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "CIMD_METADATA_FETCHER": fetcher}
+
+
+def test_a_client_may_be_an_address_of_its_document(browser: Client, settings: Any) -> None:
+    with_documents(settings, f"{__name__}.Documents")
+    assert "Connect Document agent" in browser.get(authorize_path(DOCUMENT)).content.decode()
+    response = exchange(DOCUMENT, code_of(consent(browser, DOCUMENT)))
+    assert response.status_code == 200, response.content
+    assert status_of(response.json()["access_token"]) == 200
+    assert ApiToken.objects.get().name == "Document agent"
+
+
+class Unreachable:
+    """A fetcher whose every document fails."""
+
+    fetched: ClassVar[list[str]] = []
+
+    def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
+        self.fetched.append(client_id)
+        raise CIMDError("not reachable")
+
+
+def test_fetches_of_documents_are_limited_per_address(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_documents(settings, f"{__name__}.Unreachable")
+    monkeypatch.setattr(Unreachable, "fetched", [])
+    first, second = limit_per_address(settings, 6)
+
+    def ask(address: str) -> int:
+        """Ask with clients that nobody knows; returns how many documents were fetched."""
+        Unreachable.fetched.clear()
+        for _ in range(10):
+            form = {
+                "grant_type": "authorization_code",
+                "code": "c",
+                "redirect_uri": CALLBACK,
+                "client_id": f"https://agent.example/{secrets.token_hex(4)}.json",
+                "code_verifier": VERIFIER,
+            }
+            answer = Client(REMOTE_ADDR=address).post("/oauth/token/", form)
+            assert answer.status_code == 401
+        return len(Unreachable.fetched)
+
+    assert 0 < ask(first) <= 6
+    assert ask(first) == 0
+    assert ask(second) > 0
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"client_id": "https://other.example/client.json"},
+        {"redirect_uris": ["http://evil.example/callback"]},
+        {"redirect_uris": []},
+        {"client_secret": "s"},
+        {"token_endpoint_auth_method": "client_secret_post"},
+    ],
+)
+def test_a_document_that_is_not_the_client_is_refused(
+    browser: Client, settings: Any, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    with_documents(settings, f"{__name__}.Documents")
+    monkeypatch.setattr(Documents, "more", more)
+    redirect = (more.get("redirect_uris") or [CALLBACK])[0]
+    answer = browser.get(authorize_path(DOCUMENT, redirect_uri=redirect))
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://127.0.0.1:9/client.json",
+        "https://[::1]/client.json",
+        "https://169.254.169.254/latest",
+        "https://localhost/client.json",
+        "http://agent.example/client.json",
+    ],
+)
+def test_documents_of_private_addresses_are_not_read(browser: Client, address: str) -> None:
+    assert browser.get(authorize_path(address)).status_code == 400
+    assert not Application.objects.filter(client_id=address).exists()
+
+
+def test_a_token_for_a_gate_is_limited_to_it(browser: Client, client_id: str) -> None:
+    gate = Gate.objects.create(name="ops")
+    Gate.objects.create(name="other")
+
+    def granted(scope: str, name: str) -> Any:
+        resource = f"{site_url().rstrip('/')}/mcp/gate/{name}"
+        path = authorize_path(client_id, scope=scope, resource=resource)
+        done = browser.post(path, consent_form(browser.get(path)))
+        return exchange(client_id, code_of(done.context["address"]), resource=resource)
+
+    response = granted("read run gate", "ops").json()
+    assert response["scope"] == "gate"
+    token = ApiToken.objects.get(digest=tokens.digest_of(response["access_token"]))
+    assert (token.scopes, token.only_gates) == (["gate"], [gate.pk])
+    again = refresh(client_id, response["refresh_token"]).json()
+    token.refresh_from_db()
+    assert token.digest == tokens.digest_of(again["access_token"])
+    assert (token.scopes, token.only_gates) == (["gate"], [gate.pk])
+    assert AccessToken.objects.get(user=token.user).scope == "gate", "whatever was ticked"
+    assert status_of(again["access_token"]) == 403
+    for refused in (granted("read run", "ops"), granted("gate", "nowhere")):
+        assert refused.status_code == 400
+        assert refused.json()["error"] == "invalid_scope"
+        assert refused["Cache-Control"] == "no-store"

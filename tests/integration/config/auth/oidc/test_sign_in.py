@@ -348,3 +348,42 @@ def test_refused_sign_ins_count_against_the_address(site, clean) -> None:
         assert mine.http.post("/login/", data=data).status_code == 429
     finally:
         site.rows("DELETE FROM axes_accessattempt")
+
+
+# --- accounts that SCIM created -------------------------------------------------------------------
+
+PROVISION = """
+from django.contrib.auth.models import Group, User
+from config.auth.scim.users import Values, change, create
+boss = User.objects.create_user("boss")
+boss.groups.add(Group.objects.get_or_create(name="admin")[0])
+create(boss, Values(username="ada", external_id="{sub}"))
+old = User.objects.create_user("old")
+change(boss, old.pk, Values(external_id="{other}"))
+"""
+DELETE = """
+from django.contrib.auth.models import User
+from config.auth.scim.users import Values, create, delete
+boss = User.objects.get(username="boss")
+delete(boss, User.objects.get(username="ada").pk)
+create(boss, Values(username="ada"))
+"""
+
+
+def test_an_account_of_scim_signs_in_and_an_existing_one_is_not_taken_over(site, clean) -> None:
+    """The provider's external id is the `sub`; for an account that exists it gives no access.
+
+    Without the account, the sign-in ends: another person may get the name.
+    """
+    sub, other = str(clean.person["sub"]), "another-sub"
+    made = site.manage("shell", "-c", PROVISION.format(sub=sub, other=other))
+    assert made.returncode == 0, made.stderr
+    Person(site).sign_in()
+    assert [name for name, _ in users(site)] == ["boss", "ada", "old"]
+    clean.person |= {"sub": other, "preferred_username": "old"}
+    Person(site).sign_in()
+    assert [name for name, _ in users(site)] == ["boss", "ada", "old", "old-2"]
+    made = site.manage("shell", "-c", DELETE)
+    assert made.returncode == 0, made.stderr
+    linked = "SELECT count(*) FROM socialaccount_socialaccount WHERE uid = %s"
+    assert site.rows(linked, sub)[0][0] == 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.types import ToolAnnotations
 
 server = MCPServer("changing")
 LIST = Path(os.environ["TOOLS"])
@@ -15,7 +16,12 @@ def follow_file() -> None:
     """Offer what the file names now."""
     wanted = set(LIST.read_text().split())
     for name in wanted - offered:
-        server.add_tool(_tool(name), name=name, description=f"Gives the word {name} back.")
+        server.add_tool(
+            _tool(name),
+            name=name,
+            description=f"Gives the word {name} back.",
+            annotations=ToolAnnotations(destructive_hint=False),
+        )
     for name in offered - wanted:
         server.remove_tool(name)
     offered.clear()

@@ -1,0 +1,86 @@
+"""`python -m config.observability.alive`: exit with 1 if the process of this container is stuck.
+
+HOLDPOINT_ROLE says which process it is. It reads Redis directly and does not load Django, which
+would take longer than the check. While Redis is unavailable, workers and the sweeper count as
+alive: to restart them would not help.
+"""
+
+import os
+import socket
+import sys
+import urllib.request
+from typing import Any
+
+import redis
+
+from config.settings.env import env_float, env_list, env_secret
+
+#: The port of the image's command.
+WEB = "http://127.0.0.1:8000/livez"
+SECONDS = 5.0
+#: A pool of workers reports every five seconds.
+WORKERS_SECONDS = 60.0
+
+
+def main() -> int:
+    problem = _problem(os.environ.get("HOLDPOINT_ROLE") or "web")
+    if problem:
+        print(problem, file=sys.stderr)  # noqa: T201 - shown by the container's health log
+    return 1 if problem else 0
+
+
+def _problem(role: str) -> str:
+    if role == "web":
+        return web_problem(WEB)
+    client = redis.Redis.from_url(
+        env_secret("REDIS_URL"), socket_timeout=SECONDS, socket_connect_timeout=SECONDS
+    )
+    try:
+        return workers_problem(client) if role == "worker" else sweeper_problem(client)
+    except redis.RedisError:
+        return ""
+    finally:
+        client.close()
+
+
+def web_problem(address: str) -> str:
+    """Return why the web process does not answer; "" if it does."""
+    host = next((each for each in env_list("ALLOWED_HOSTS") if each != "*"), "localhost")
+    request = urllib.request.Request(address, headers={"Host": host.removeprefix(".")})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - our own http address
+            return ""
+    except OSError as error:
+        return f"{address} does not answer: {error}"
+
+
+def workers_problem(client: Any) -> str:
+    """Return why no pool of this machine reported its workers within a minute; "" if one did."""
+    name = f"{socket.gethostname()}:"
+    reports = client.hgetall("holdpoint:count:workers")
+    newest = max(
+        (
+            int(value.decode().partition("@")[2])
+            for process, value in reports.items()
+            if process.decode().startswith(name)
+        ),
+        default=0,
+    )
+    return _late(client, "the pool of workers", newest, WORKERS_SECONDS)
+
+
+def sweeper_problem(client: Any) -> str:
+    """Return why the sweeper has had no recent round; "" if it has."""
+    beat = client.get("holdpoint:beat:sweeper")
+    seconds = env_float("HOLDPOINT_READY_SWEEPER_SECONDS", 60.0, minimum=1)
+    return _late(client, "the sweeper", int(beat or 0), seconds)
+
+
+def _late(client: Any, name: str, newest: int, seconds: float) -> str:
+    now, _ = client.time()
+    age = now - newest
+    return "" if age <= seconds else f"{name} has not reported for {min(age, 3600):.0f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""How much a query asks for, and how much a tool does: read, change or destroy.
+
+Short lists of common verbs, in English, French and German. A verb that is not listed counts as a
+change: it neither asks for a destructive tool nor speaks against a tool that changes something.
+"""
+
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+from functools import lru_cache
+
+from graphrag import tokenizer
+
+_READ = tokenizer.stem_set("""
+get list search read show find fetch view describe download extract compare look lookup retrieve
+display check print query trace diff status count what which who whose where when how tell
+summary summarize summarise locate see inspect explain open whats why
+affiche afficher montre montrer liste lister cherche chercher trouve trouver lis lire quel quels
+quelle quelles combien résume résumer télécharge télécharger
+zeige zeig anzeigen suche finde lies lese welche welcher welches wer wo wann wieviel
+""")
+_CHANGE = tokenizer.stem_set("""
+create add insert put write attach upload commit update edit rename move set change assign link
+copy make start save format merge sort replace convert load import append record log register
+send post publish reply schedule book approve apply push
+""")
+_DESTROY = tokenizer.stem_set("""
+delete remove drop erase wipe purge destroy trash uninstall truncate
+supprime supprimer efface effacer lösche löschen entferne entfernen
+""")
+_DESTROY_IN_QUERIES = _DESTROY | tokenizer.stem_set("""
+clear empty reset discard forget cancel clean cleanup rid throw kill terminate unlink revoke undo
+leeren leere verwerfen verwirf stornieren storniere
+retire retirer enlève enlever vide vider annule annuler
+""")
+
+
+class Effect(IntEnum):
+    """What a tool does to data, or a query asks for; a higher one needs more caution."""
+
+    READ = 0
+    CHANGE = 1
+    DESTROY = 2
+
+
+def asked(query: str) -> Effect:
+    """Return the most that a query asks for; any verb of destruction counts."""
+    stems = [tokenizer.stem(word) for word in tokenizer.words(query)]
+    if not _DESTROY_IN_QUERIES.isdisjoint(stems):
+        return Effect.DESTROY
+    return _first(stems)
+
+
+def of_tool(own_name: str, *, read_only: bool, destructive: bool | None) -> Effect:
+    """Return what a tool does: by its marks where they decide, otherwise by the verb in its name.
+
+    Servers mark a tool that overwrites a file as destructive too; the verb tells it from a tool
+    that deletes.
+    """
+    if read_only:
+        return Effect.READ
+    by_name = _of_name(own_name)
+    if by_name is None:
+        return Effect.DESTROY if destructive else Effect.CHANGE
+    return max(by_name, Effect.CHANGE) if destructive else by_name
+
+
+def can_destroy(own_name: str, *, kind: str, read_only: bool, destructive: bool | None) -> bool:
+    """Whether a person must review each task with the tool.
+
+    Without a mark, a tool of an MCP server that is not read-only counts as destructive, as MCP
+    defines its `destructiveHint`. Other tools have no such mark: the verb of their name decides.
+    """
+    if destructive is None and not read_only:
+        return kind == "mcp" or _of_name(own_name) is Effect.DESTROY
+    return bool(destructive)
+
+
+def names_only_actions(stems: Collection[str]) -> bool:
+    """Whether there are stems, and all of them are verbs of the lists: they name no object."""
+    return bool(stems) and (_READ | _CHANGE | _DESTROY_IN_QUERIES).issuperset(stems)
+
+
+def _first(stems: Iterable[str]) -> Effect:
+    for stem in stems:
+        if stem in _CHANGE:
+            return Effect.CHANGE
+        if stem in _READ:
+            return Effect.READ
+    return Effect.CHANGE
+
+
+# Key: the name; bound: 16,384; a constant function.
+@lru_cache(maxsize=16_384)
+def _of_name(name: str) -> Effect | None:
+    for word in tokenizer.words(name):
+        stem = tokenizer.stem(word)
+        if stem in _DESTROY:
+            return Effect.DESTROY
+        if stem in _CHANGE:
+            return Effect.CHANGE
+        if stem in _READ:
+            return Effect.READ
+    return None

@@ -1,0 +1,119 @@
+"""Plans that a language model drafts from the tools that were found, checked like any other."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from django.utils.module_loading import import_string
+
+from graphrag import conf
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import argument_sources, parameters, plans, step_tasks
+from graphrag.planning.arguments import FilledArguments
+from graphrag.planning.draft import Draft, TaskReason
+from graphrag.planning.plans import InvalidPlan, PlanDict
+
+logger = logging.getLogger(__name__)
+
+_REASON = "drafted by the language model"
+
+
+class DraftFailed(Exception):
+    """Raised by a drafter; the message says why."""
+
+
+class Drafter(Protocol):
+    """Drafts a plan of some of the tools; raises DraftFailed."""
+
+    def __call__(
+        self, intent: str, inputs: Mapping[str, Any], tools: Sequence[ToolRecord], most: int
+    ) -> PlanDict: ...
+
+
+def redrafted(draft: Draft, intent: str, inputs: Mapping[str, Any]) -> Draft:
+    """Return the language model's draft, or the given one with a warning if there is none.
+
+    Without a configured model, the given draft is returned as it is.
+    """
+    path = conf.plan_drafter()
+    if not path or not draft.candidates:
+        return draft
+    drafter: Drafter = import_string(path)
+    tools = [each.tool for each in draft.candidates.values()]
+    try:
+        plan = drafter(intent, inputs, tools, draft.max_tasks)
+        return _checked(draft, plan, inputs)
+    except (DraftFailed, InvalidPlan) as error:
+        logger.warning("the language model drafted no plan: %s", error)
+        draft.warnings.append(f"Planned without the language model: {error}.")
+        return draft
+
+
+def _checked(by_rules: Draft, plan: PlanDict, inputs: Mapping[str, Any]) -> Draft:
+    """Return a draft with the tasks of the plan in the order in which they run.
+
+    :raises InvalidPlan: for a tool that was not offered, too many tasks, or a plan without layers.
+    """
+    tasks = plans.tasks_of(plan)
+    draft = Draft(
+        by_rules.cached,
+        by_rules.given_sources,
+        by_rules.max_tasks,
+        by_rules.filters,
+        nearest=by_rules.nearest,
+        candidates=by_rules.candidates,
+    )
+    if not tasks or len(tasks) > draft.max_tasks:
+        raise InvalidPlan(f"the plan has {len(tasks)} tasks, of {draft.max_tasks} at most")
+    names: dict[str, str] = {}
+    for layer in plans.layers(plan):
+        for name in layer:
+            candidate = draft.candidates.get(plans.tool_name(tasks[name]) or "")
+            if candidate is None:
+                raise InvalidPlan(f"task '{name}' has a tool that was not offered")
+            filled = _filled(candidate.tool, tasks[name], names, inputs)
+            after = [names[each] for each in plans.depends_on(tasks[name])]
+            task = names[name] = draft.add(candidate.tool, filled, after)
+            confidence = round(candidate.confidence, 4)
+            draft.reasons.append(TaskReason(task, candidate.tool.name, confidence, (_REASON,)))
+            step_tasks.ask(draft, task, candidate.tool, filled)
+    return draft
+
+
+def _filled(
+    tool: ToolRecord, task: Mapping[str, Any], names: Mapping[str, str], inputs: Mapping[str, Any]
+) -> FilledArguments:
+    """Return the arguments with the ids of this draft; what is missing becomes an input."""
+    given = task.get("arguments")
+    values = {
+        name: _renamed(value, names)
+        for name, value in (given if isinstance(given, Mapping) else {}).items()
+        if name in tool.parameters
+    }
+    missing = []
+    for each in parameters.parameters_of(tool):
+        reads = values.get(each.name)
+        unknown = isinstance(reads, Mapping) and _unknown_input(reads, inputs)
+        if unknown or (each.is_required and each.name not in values and not each.has_default):
+            name = argument_sources.identifier(each.name)
+            values[each.name] = {"$from": "inputs", "select": name}
+            if each.name not in inputs:
+                missing.append(each.name)
+    return FilledArguments(values, tuple(missing))
+
+
+def _unknown_input(reference: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
+    select = reference.get("select")
+    return reference.get("$from") == "inputs" and str(select).split(".")[0].strip('"') not in inputs
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value whose references have the ids of this draft, at any depth."""
+    if isinstance(value, Mapping):
+        origin = value.get("$from")
+        renamed = {key: _renamed(item, names) for key, item in value.items()}
+        known = isinstance(origin, str) and origin in names
+        return {**renamed, "$from": names[str(origin)]} if known else renamed
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    return value

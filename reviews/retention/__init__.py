@@ -1,0 +1,1 @@
+"""Retention: policies, legal holds, and erasing the data of old runs."""

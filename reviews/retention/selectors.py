@@ -1,0 +1,106 @@
+"""Read retention: previews of policies, legal holds of a run, and when a run was erased."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from django.db import models
+from django.db.models import Count, Max, Min, Q
+
+from reviews.models import (
+    ErasableRun,
+    HumanReviewRecord,
+    LegalHold,
+    Notice,
+    RetentionEntry,
+    RetentionPolicy,
+)
+from workflows.models import (
+    Checkpoint,
+    CommandLog,
+    Execution,
+    ExecutionEvent,
+    PlanRevision,
+    Speculation,
+    TaskAttempt,
+    WebhookDelivery,
+)
+
+#: Rows are counted for the oldest runs only: a policy may cover millions of rows.
+PREVIEWED_RUNS: Final = 1000
+#: What a policy deletes, by the name of the count.
+_DELETED: Final[dict[str, type[models.Model]]] = {
+    "events": ExecutionEvent,
+    "plan versions": PlanRevision,
+    "task attempts": TaskAttempt,
+    "checkpoints": Checkpoint,
+    "commands": CommandLog,
+    "speculative results": Speculation,
+    "notices": Notice,
+    "webhook deliveries": WebhookDelivery,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a policy erases now.
+
+    `rows` are counts by kind for the oldest `counted` runs; `records` is the number of audit
+    records of these runs, which are kept.
+    """
+
+    runs: int
+    oldest: datetime | None
+    newest: datetime | None
+    counted: int
+    rows: dict[str, int]
+    records: int
+
+
+def preview(policy: RetentionPolicy) -> Preview:
+    """Return what a stored policy would erase now, also if it is not enabled."""
+    due = ErasableRun.objects.filter(policy=policy)
+    totals = due.aggregate(
+        runs=Count("execution"), oldest=Min("finished_at"), newest=Max("finished_at")
+    )
+    ids = list(due.order_by("finished_at").values_list("execution_id", flat=True)[:PREVIEWED_RUNS])
+    return Preview(
+        runs=totals["runs"],
+        oldest=totals["oldest"],
+        newest=totals["newest"],
+        counted=len(ids),
+        rows={
+            name: model._default_manager.filter(execution__in=ids).count()
+            for name, model in _DELETED.items()
+        },
+        records=HumanReviewRecord.objects.filter(execution__in=ids).count(),
+    )
+
+
+def legal_holds_of(execution: Execution) -> list[LegalHold]:
+    """Return the legal holds that keep the data of a run, oldest first."""
+    rows = LegalHold.objects.filter(
+        Q(execution=execution.pk) | Q(workflow__isnull=False, workflow=execution.workflow_id),
+        lifted_at=None,
+    )
+    return list(rows.select_related("placed_by", "workflow").order_by("id"))
+
+
+def erasure_of(execution_id: int) -> RetentionEntry | None:
+    """Return the entry about the erasure of a run; None if it was not erased."""
+    entries = RetentionEntry.objects.filter(
+        kind=RetentionEntry.Kind.ERASED, executions__contains=[execution_id]
+    )
+    return entries.first()
+
+
+def record_erasure_of(execution_id: int) -> RetentionEntry | None:
+    """Return the entry that says that the payloads of a run's records were erased."""
+    entries = RetentionEntry.objects.filter(
+        kind=RetentionEntry.Kind.ERASED,
+        executions__contains=[execution_id],
+        detail__records_erased=True,
+    )
+    return entries.first()

@@ -1,0 +1,193 @@
+"""The files of deploy/ as the programs read them that they are written for.
+
+Helm's own library renders the chart, the schemas of Kubernetes validate what it renders, and
+hadolint, compose-spec and crossplane read the other files. No container runs here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import compose_spec
+import crossplane
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "holdpoint"
+KUBERNETES = ("1.27", "1.33")
+#: A severity of Helm's linter.
+WARNING = 2
+#: Kinds that are not Kubernetes' own.
+FOREIGN_KINDS = {"ScaledObject"}
+
+
+def rendered(**values: Any) -> list[dict[str, Any]]:
+    with helm_python.Chart.load(CHART) as chart:
+        chart.validate_schema(values)
+        files = chart.render(values, name="hp", namespace="review")
+    documents = (each for text in files.values() for each in yaml.safe_load_all(text))
+    return [each for each in documents if each]
+
+
+def kinds(documents: list[dict[str, Any]]) -> list[str]:
+    return sorted(f"{each['kind']} {each['metadata']['name']}" for each in documents)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "hpa": {"workers": {"autoscaling": {"kind": "hpa"}}},
+    "keda": {"workers": {"autoscaling": {"kind": "keda"}}},
+    "webhooks": {"webhooks": {"replicas": 2}, "settings": {"HOLDPOINT_WEBHOOK_CONCURRENCY": 8}},
+    "files": {"files": {"existingClaim": "shared"}, "nodeSelector": {"disk": "ssd"}},
+    "private": {"imagePullSecrets": [{"name": "registry"}], "image": {"tag": "1.2.3"}},
+    "small": {
+        "ingress": {"enabled": False},
+        "migrations": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "podDisruptionBudget": {"enabled": False},
+    },
+}
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_kubernetes_accepts_what_the_chart_renders(name: str, version: str) -> None:
+    documents = rendered(**VARIANTS[name])
+    assert documents
+    for document in documents:
+        if document["kind"] not in FOREIGN_KINDS:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_helm_lints_the_chart() -> None:
+    report = helm_python.lint(CHART)
+    findings = [each for each in report["messages"] if each["severity"] >= WARNING]
+    assert (findings, report["errors"]) == ([], [])
+
+
+def test_the_chart_has_every_process() -> None:
+    assert kinds(rendered()) == [
+        "Deployment hp-sweeper",
+        "Deployment hp-web",
+        "Deployment hp-workers",
+        "Ingress hp",
+        "Job hp-migrate-1",
+        "NetworkPolicy hp",
+        "NetworkPolicy hp-web",
+        "PodDisruptionBudget hp-web",
+        "PodDisruptionBudget hp-workers",
+        "Service hp-web",
+    ]
+    assert kinds(rendered(**VARIANTS["small"])) == [
+        "Deployment hp-sweeper",
+        "Deployment hp-web",
+        "Deployment hp-workers",
+        "Service hp-web",
+    ]
+
+
+def pods(**values: Any) -> Iterator[dict[str, Any]]:
+    for document in rendered(**values):
+        if document["kind"] in ("Deployment", "Job"):
+            yield document["spec"]["template"]
+
+
+def test_every_pod_is_confined_and_selected_by_the_policies() -> None:
+    (policy,) = [each for each in rendered() if each["metadata"]["name"] == "hp" and
+                 each["kind"] == "NetworkPolicy"]  # fmt: skip
+    selected = policy["spec"]["podSelector"]["matchLabels"]
+    for pod in pods(webhooks={"replicas": 1}):
+        assert selected.items() <= pod["metadata"]["labels"].items()
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        (container,) = spec["containers"]
+        confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+        assert confined.items() <= container["securityContext"].items()
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_secrets_are_referenced_and_mounted() -> None:
+    for pod in pods(files={"existingClaim": "shared"}):
+        (container,) = pod["spec"]["containers"]
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        files = set()
+        for volume in pod["spec"]["volumes"]:
+            for item in volume.get("secret", {}).get("items", ()):
+                files.add(f"{mounts[volume['name']]}/{item['path']}")
+        assert set(mounts) == {each["name"] for each in pod["spec"]["volumes"]}
+        named = [each for each in container["env"] if each["name"].endswith("_FILE")]
+        assert {each["value"] for each in named} <= files
+        names = [each["name"] for each in container["env"]]
+        assert len(names) == len(set(names))
+
+
+def test_only_the_migration_has_the_owner_of_the_database() -> None:
+    for pod in pods():
+        volumes = pod["spec"]["volumes"]
+        secrets = [each["secret"]["secretName"] for each in volumes if "secret" in each]
+        migrates = pod["metadata"]["labels"]["app.kubernetes.io/component"] == "migrations"
+        assert secrets == (["holdpoint", "holdpoint-owner"] if migrates else ["holdpoint"])
+
+
+def test_the_schema_refuses_unknown_values() -> None:
+    for wrong in ({"wokers": {}}, {"networkPolicy": {"ingressNamespaces": []}}):
+        with pytest.raises(helm_python.HelmError):
+            rendered(**wrong)
+
+
+def test_an_autoscaled_deployment_has_no_number_of_replicas() -> None:
+    for kind in ("hpa", "keda"):
+        documents = rendered(workers={"autoscaling": {"kind": kind}})
+        (workers,) = [
+            each
+            for each in documents
+            if each["kind"] == "Deployment" and each["metadata"]["name"] == "hp-workers"
+        ]
+        assert "replicas" not in workers["spec"]
+        (scaler,) = [
+            each
+            for each in documents
+            if each["kind"] in ("HorizontalPodAutoscaler", "ScaledObject")
+        ]
+        assert scaler["spec"]["scaleTargetRef"]["name"] == "hp-workers"
+
+
+def test_hadolint_accepts_the_dockerfile() -> None:
+    hadolint = Path(sysconfig.get_path("scripts")) / "hadolint"
+    done = subprocess.run(
+        [hadolint, "--failure-threshold", "style", DEPLOY / "Dockerfile"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_reads_its_file() -> None:
+    text = (DEPLOY / "compose" / "compose.yaml").read_text("utf-8")
+    # Docker resolves variables and merge keys before it validates.
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    read = compose_spec.PyCompose.from_json(json.dumps(yaml.safe_load(text)))
+    assert {"web", "workers", "sweeper", "migrate"} <= set(read.services or ())
+
+
+def test_nginx_files_are_read(tmp_path: Path) -> None:
+    for name in ("holdpoint.conf", "upstream.conf"):
+        shutil.copy(DEPLOY / "nginx" / name, tmp_path)
+    main = tmp_path / "nginx.conf"
+    main.write_text("events {} http { include upstream.conf; include holdpoint.conf; }")
+    payload = crossplane.parse(str(main), strict=True)
+    assert payload["errors"] == []
+    assert payload["status"] == "ok"

@@ -1,0 +1,1 @@
+"""Evaluation of the tool graph on public MCP servers: `make eval`."""

@@ -1,0 +1,203 @@
+"""How well an intent of several steps becomes a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphrag.planning import calibration, intents, plans, replanning, services, step_tasks
+from graphrag.planning.plans import PlanDict
+
+Step = Mapping[str, Any]
+"""``tools`` (any one is right), ``args`` (literals), ``from`` (argument -> step), ``after``."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many of the wanted things the plans have: name -> (right, wanted)."""
+
+    counts: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, name: str, right: int, wanted: int) -> None:
+        """Count ``right`` of ``wanted``."""
+        count = self.counts.setdefault(name, [0, 0])
+        count[0] += right
+        count[1] += wanted
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line for each thing that was counted."""
+        for name, (right, wanted) in self.counts.items():
+            share = f"{right / wanted:.2f}" if wanted else ""
+            yield f"  {name:44}{right:4} of {wanted:4}{share:>7}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The plan for one intent, and whether it is right in everything."""
+
+    row: Mapping[str, Any]
+    tasks: Mapping[str, Mapping[str, Any]]
+    stated: float
+    is_right: bool
+
+
+Planned = tuple[PlanDict | None, float, bool]
+"""A plan, the stated probability that it is right, and whether something is asked for."""
+
+
+def halves() -> dict[str, list[Mapping[str, Any]]]:
+    """Return the intents, split by server: the half that is fitted on, and the other."""
+    rows = [*_rows("intents.json"), *_rows("plans_more.json")]
+    return {
+        "fitting half": [row for row in rows if row.get("half") != "held out"],
+        "held-out half": [row for row in rows if row.get("half") == "held out"],
+    }
+
+
+def _rows(name: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = json.loads(Path(__file__).with_name(name).read_text())["multi"]
+    return found
+
+
+def suggested(row: Mapping[str, Any]) -> Planned:
+    """Return the suggested plan for an intent."""
+    found = services.suggest(row["intent"])
+    return found.plan, found.confidence, bool(found.missing_inputs or found.questions)
+
+
+def replanned(row: Mapping[str, Any]) -> Planned:
+    """Return the plan whose first task is done, changed for the rest of the intent."""
+    _, *rest = intents.steps(row["intent"])
+    done = {
+        "id": "done",
+        "type": "tool",
+        "tool": row["steps"][0]["tools"][0],
+        "arguments": row["steps"][0]["args"],
+    }
+    requirement = ". ".join(step.text for step in rest)
+    found = replanning.replan({"tasks": [done]}, ["done"], requirement)
+    return found.plan, found.confidence, bool(found.missing_inputs or found.questions)
+
+
+def can_be_replanned(row: Mapping[str, Any]) -> bool:
+    """Whether the text has a part of its own for each step."""
+    return len(intents.steps(row["intent"])) == len(row["steps"])
+
+
+def measure(
+    rows: Sequence[Mapping[str, Any]], plan: Callable[[Mapping[str, Any]], Planned] = suggested
+) -> tuple[Tally, list[Measured]]:
+    """Plan each intent, and count what is right."""
+    tally, results = Tally(), []
+    for row in rows:
+        made, confidence, asks = plan(row)
+        tasks = plans.tasks_of(made) if made else {}
+        right = _compare(tally, row["steps"], tasks, asks=asks)
+        results.append(Measured(row, tasks, confidence if made else 0.0, right))
+    return tally, results
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], plan: Callable[[Mapping[str, Any]], Planned] = suggested
+) -> Iterator[str]:
+    """Plan each intent, and yield the lines of the table."""
+    tally, results = measure(rows, plan)
+    yield from tally.lines()
+    brier = sum((each.stated - each.is_right) ** 2 for each in results) / len(results)
+    yield f"  {'Brier score of the stated confidence':44}{brier:20.2f}"
+
+
+def _compare(
+    tally: Tally, steps: Sequence[Step], tasks: Mapping[str, Mapping[str, Any]], *, asks: bool
+) -> bool:
+    found = _matched(steps, tasks)
+    tally.add("steps with a right tool", len(found), len(steps))
+    right_set = len(found) == len(steps) == len(tasks)
+    tally.add("plans with just the right tools", right_set, 1)
+    order = [(before, at) for at, step in enumerate(steps) for before in step["after"]]
+    order += [(source, at) for at, step in enumerate(steps) for source in step["from"].values()]
+    orders = [_follows(tasks, found.get(at), found.get(before)) for before, at in order]
+    tally.add("pairs in the right order", sum(orders), len(order))
+    references = [
+        at in found and _refers(tasks[found[at]], name, found.get(source))
+        for at, step in enumerate(steps)
+        for name, source in step["from"].items()
+    ]
+    tally.add("arguments from the right earlier task", sum(references), len(references))
+    literals = [
+        at in found and _arguments(tasks[found[at]]).get(name) == value
+        for at, step in enumerate(steps)
+        for name, value in step["args"].items()
+    ]
+    tally.add("literals in the right argument", sum(literals), len(literals))
+    right = right_set and all(orders) and all(references) and all(literals)
+    tally.add("plans right in everything", right, 1)
+    tally.add("plans right, nothing left to ask", right and not asks, 1)
+    tally.add("plans wrong that ask nothing", bool(tasks) and not (right or asks), 1)
+    return right
+
+
+def _matched(steps: Sequence[Step], tasks: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
+    """Return step -> id of the first task with one of its tools; no task counts twice."""
+    found: dict[int, str] = {}
+    for at, step in enumerate(steps):
+        for name, task in tasks.items():
+            if plans.tool_name(task) in step["tools"] and name not in found.values():
+                found[at] = name
+                break
+    return found
+
+
+def _follows(
+    tasks: Mapping[str, Mapping[str, Any]], later: str | None, earlier: str | None
+) -> bool:
+    if later is None or earlier is None:
+        return False
+    seen: set[str] = set()
+    pending: Collection[str] = {later}
+    while pending:
+        seen |= set(pending)
+        pending = {name for each in pending for name in plans.dependencies(tasks[each])} - seen
+    return earlier in seen and earlier != later
+
+
+def _arguments(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = task.get("arguments")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _refers(task: Mapping[str, Any], argument: str, source: str | None) -> bool:
+    return source is not None and source in plans.references(_arguments(task).get(argument))
+
+
+Observed = tuple[list[tuple[float, ...]], list[bool]]
+"""Features, and whether what they describe was right."""
+
+
+def observed_tasks(rows: Sequence[Mapping[str, Any]]) -> Observed:
+    """Return the features of every task, and whether its tool is one of those wanted."""
+    features, right = [], []
+    for row in rows:
+        draft = services.drafted(row["intent"], {})
+        tasks = plans.tasks_of({"tasks": draft.tasks})
+        found = set(_matched(row["steps"], tasks).values())
+        for name, each in draft.features.items():
+            features.append(each)
+            right.append(name in found)
+    return features, right
+
+
+def observed_plans(rows: Sequence[Mapping[str, Any]], task_weights: Sequence[float]) -> Observed:
+    """Return the features of every plan, and whether it is right in everything."""
+    features, right = [], []
+    for row in rows:
+        draft = services.drafted(row["intent"], {})
+        if draft.tasks:
+            tasks = plans.tasks_of({"tasks": draft.tasks})
+            stated = [calibration.probability(task_weights, f) for f in draft.features.values()]
+            features.append(step_tasks.plan_features(draft, stated))
+            right.append(_compare(Tally(), row["steps"], tasks, asks=False))
+    return features, right

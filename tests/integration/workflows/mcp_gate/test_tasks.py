@@ -1,0 +1,168 @@
+"""Held calls as tasks, for clients with the Tasks extension (SEP-2663)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+from django.contrib.auth.models import User
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Request, RequestParams, Result
+
+from tests.integration.workflows.mcp_gate.conftest import (
+    Agent,
+    Upstream,
+    decided,
+    meanwhile,
+    new_token,
+    policy,
+    text_of,
+)
+from tests.support.processes import wait_for
+from workflows.models import Gate, Hold
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WRITE = {"path": "a", "text": "hello"}
+
+
+class TaskId(RequestParams):
+    task_id: str
+
+
+class TaskRequest(Request[TaskId, str]):
+    method: str
+    params: TaskId
+    name_param = "taskId"
+
+
+class AnyResult(Result):
+    result_type: str = "complete"
+    status: str = ""
+    status_message: str = ""
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class CreateTaskResult(Result):
+    result_type: Literal["task"] = "task"
+    task_id: str
+    status: str
+    status_message: str = ""
+    ttl_ms: int | None
+    poll_interval_ms: int
+
+
+async def ask(session: Any, method: str, task_id: str) -> AnyResult:
+    request = TaskRequest(method=method, params=TaskId(task_id=task_id))
+    found: AnyResult = await session.send_request(request, AnyResult)
+    return found
+
+
+class Tasks(ClientExtension):
+    """A client that polls a task to its end."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self) -> None:
+        self.created: list[CreateTaskResult] = []
+
+    def claims(self) -> Any:
+        return (ResultClaim(result_type="task", model=CreateTaskResult, resolve=self._resolve),)
+
+    async def _resolve(self, created: CreateTaskResult, ctx: ClaimContext) -> CallToolResult:
+        self.created.append(created)
+        while True:
+            task = await ask(ctx.session, "tasks/get", created.task_id)
+            if task.status == "completed":
+                return CallToolResult.model_validate(task.result)
+            if task.status != "working":
+                raise MCPError(code=(task.error or {}).get("code", 0), message=task.status)
+            await asyncio.sleep(0.2)
+
+
+def test_a_held_call_is_a_task(gate: Gate, upstream: Upstream, reviewer: User) -> None:
+    tasks = Tasks()
+
+    def decide_later() -> None:
+        wait_for(lambda: tasks.created, what="a task")
+        decided(reviewer)
+
+    deciding = meanwhile(decide_later)
+    result = Agent(new_token(), extensions=[tasks]).call("files__write", **WRITE)
+    deciding.join()
+    assert result.structured_content == {"path": "a", "bytes": 5}
+    assert len(upstream.calls) == 1
+    created = tasks.created[0]
+    assert (created.status, created.ttl_ms) == ("working", None)
+    assert "A person has to decide at http" in created.status_message
+
+
+def test_an_allowed_call_is_no_task(gate: Gate) -> None:
+    tasks = Tasks()
+    assert not Agent(new_token(), extensions=[tasks]).call("files__look", path="a").is_error
+    assert tasks.created == []
+
+
+def test_a_rejection_completes_the_task_with_an_error(gate: Gate, reviewer: User) -> None:
+    deciding = meanwhile(lambda: decided(reviewer, "REJECT", comment="no"))
+    result = Agent(new_token(), extensions=[Tasks()]).call("files__write", **WRITE)
+    deciding.join()
+    assert result.is_error
+    assert "rejected" in text_of(result)
+
+
+def test_an_error_of_the_protocol_fails_the_task(gate: Gate, reviewer: User) -> None:
+    policy(gate, "files.refuse", "hold")
+    deciding = meanwhile(lambda: decided(reviewer))
+    with pytest.raises(MCPError, match="failed") as failed:
+        Agent(new_token(), extensions=[Tasks()]).call("files__refuse")
+    deciding.join()
+    assert failed.value.code == -32055
+
+
+def test_a_task_is_cancelled(gate: Gate, upstream: Upstream) -> None:
+    agent = Agent(new_token(), extensions=[Tasks()])
+
+    async def inside() -> tuple[str, AnyResult, AnyResult]:
+        async with agent.connect() as client:
+            created: Any = await client.session.call_tool("files__write", WRITE, allow_claimed=True)
+            acknowledged = await ask(client.session, "tasks/cancel", created.task_id)
+            return (
+                created.task_id,
+                acknowledged,
+                await ask(client.session, "tasks/get", created.task_id),
+            )
+
+    _, acknowledged, task = asyncio.run(inside())
+    assert (acknowledged.result_type, task.status) == ("complete", "cancelled")
+    assert not Hold.objects.filter(status=Hold.Status.OPEN).exists()
+    assert upstream.calls == []
+
+
+def test_tasks_of_others_and_clients_without_the_extension(gate: Gate) -> None:
+    agent, other = Agent(new_token(), extensions=[Tasks()]), Agent(new_token())
+    stranger = Agent(new_token("other"), extensions=[Tasks()])
+    codes = []
+
+    async def inside() -> None:
+        async with agent.connect() as client:
+            created: Any = await client.session.call_tool("files__write", WRITE, allow_claimed=True)
+            for task_id in ("nonsense", "11111111-1111-4111-8111-111111111111"):
+                with pytest.raises(MCPError) as missing:
+                    await ask(client.session, "tasks/get", task_id)
+                codes.append(missing.value.code)
+        async with stranger.connect() as client:
+            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                with pytest.raises(MCPError) as missing:
+                    await ask(client.session, method, created.task_id)
+                codes.append(missing.value.code)
+        async with other.connect() as client:
+            with pytest.raises(MCPError) as incapable:
+                await ask(client.session, "tasks/get", created.task_id)
+            codes.append(incapable.value.code)
+
+    asyncio.run(inside())
+    assert codes == [-32602] * 5 + [-32021]

@@ -1,0 +1,75 @@
+"""Add, change and delete approval policies; each change is logged as the admin logs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.db import transaction
+
+from workflows.engine.dag import ExternalActionTask, Plan
+from workflows.engine.plan_validation import Problem
+from workflows.executions.validation import InvalidRequest, check_groups
+from workflows.models import ApprovalPolicy
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def group_problems(groups: Sequence[str], quorum: int) -> tuple[Problem, ...]:
+    """Return why these groups cannot decide with this quorum; raises ValueError if they are none.
+
+    Both are valid fields of a review.
+    """
+    action = ExternalActionTask.model_validate(
+        {
+            "id": "a",
+            "type": "external_action",
+            "action": "a",
+            "human_review": {"groups": groups, "quorum": quorum},
+        }
+    )
+    try:
+        check_groups(plan=Plan(tasks=(action,)))
+    except InvalidRequest as invalid:
+        return tuple(Problem("groups", each.code, each.message) for each in invalid.problems)
+    return ()
+
+
+def save_policy(
+    *, actor: User, fields: Mapping[str, Any], policy: ApprovalPolicy | None = None
+) -> ApprovalPolicy:
+    """Create a policy, or change the given fields of `policy`.
+
+    Raises django.core.exceptions.ValidationError or InvalidRequest.
+    """
+    row = policy or ApprovalPolicy()
+    changed = [name for name in fields if policy is None or getattr(row, name) != fields[name]]
+    for name in changed:
+        setattr(row, name, fields[name])
+    row.full_clean()
+    review = row.review()
+    if problems := group_problems(review.groups, review.quorum):
+        raise InvalidRequest(problems)
+    with transaction.atomic():
+        row.save()
+        if policy is None:
+            _log(actor, row, ADDITION, [{"added": {}}])
+        elif changed:
+            _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+    return row
+
+
+def delete_policy(*, actor: User, policy: ApprovalPolicy) -> None:
+    """Delete a policy; the next longest pattern applies to its actions."""
+    with transaction.atomic():
+        _log(actor, policy, DELETION, "")
+        policy.delete()
+
+
+def _log(
+    actor: User, policy: ApprovalPolicy, flag: int, message: list[dict[str, Any]] | str
+) -> None:
+    rows = ApprovalPolicy.objects.filter(pk=policy.pk)
+    LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)

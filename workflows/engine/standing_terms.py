@@ -1,0 +1,81 @@
+"""Standing answers: the approval of an external action that also covers later, similar ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from .bounded_json import canonical
+
+#: The longest standing answer that a policy may allow, in hours.
+MAX_HOURS: Final = 720
+
+
+class UpTo(BaseModel):
+    """A number from 0 to `up_to`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    up_to: float = Field(ge=0, allow_inf_nan=False, strict=True)
+
+
+Rule = Literal["exact", "any"] | UpTo
+
+
+# One per process, never invalidated: it depends only on the type.
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Rule]:
+    return TypeAdapter(Rule)
+
+
+def parse_rule(value: Any) -> Rule:
+    """Return a rule from parsed JSON; raises ValueError."""
+    return _adapter().validate_python(value)
+
+
+class StandingTerms(BaseModel):
+    """For how long an approval covers later actions, and which of their arguments may differ.
+
+    An argument without a rule has to be exactly the approved one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: float = Field(gt=0, le=MAX_HOURS * 3600)
+    arguments: dict[str, Rule] = Field(default={}, max_length=100)
+
+
+class StandingUse(BaseModel):
+    """The standing answer that covers an action: the id of its grant, its giver and its end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grant: str
+    given_by: str
+    expires_at: str
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a JSON value is a number; a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def covers(
+    rules: Mapping[str, Rule], approved: Mapping[str, Any], asked: Mapping[str, Any]
+) -> bool:
+    """Return whether an approval of `approved` with these rules covers the arguments `asked`.
+
+    Both have the same names: an argument that the reviewer did not see is never covered.
+    """
+    if approved.keys() != asked.keys():
+        return False
+    return all(_fits(rules.get(name, "exact"), approved[name], asked[name]) for name in asked)
+
+
+def _fits(rule: Rule, approved: Any, asked: Any) -> bool:
+    if isinstance(rule, UpTo):
+        return is_number(asked) and 0 <= asked <= rule.up_to
+    return rule == "any" or canonical(asked) == canonical(approved)

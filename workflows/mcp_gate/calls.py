@@ -1,0 +1,417 @@
+"""The calls of a gate in the database: asked for, held, sent, answered.
+
+Every function is one transaction, and the server calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.http import Http404
+from django.utils import timezone
+
+from workflows import conf
+from workflows.approvals import services as approvals
+from workflows.approvals.selectors import approval_body, with_status
+from workflows.common.crashpoints import crashpoint
+from workflows.common.schemas import schema_problem
+from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
+from workflows.engine.policy import TriggerPhase
+from workflows.models import Approval, Gate, GateCall, GatePolicy
+
+from .callers import GateCaller
+from .policies import GateToolInfo, tool_infos
+from .tools import Target, target_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+    from workflows.mcp_gateway.authentication import CallContext
+
+logger = logging.getLogger(__name__)
+
+#: Seconds after the time limit of a call until its outcome counts as unknown.
+_GRACE_SECONDS: Final = 30
+_UNKNOWN: Final = (
+    "The call was sent and no answer arrived. Whether it took effect is unknown; it is not sent "
+    "again."
+)
+_NOT_REPORTED: Final = "The answer could not be reported: the approval was {} by then."
+_DELETE_BATCH: Final = 5000
+
+
+class Stage(StrEnum):
+    """Where a held call is."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    SENT = "sent"
+    ANSWERED = "answered"
+    CHANGES_REQUESTED = "changes_requested"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A held call as its agent sees it.
+
+    `answer` is the server's result, or with `is_rpc_error` its error; both are None unless the
+    stage is ANSWERED and the answer was stored.
+    """
+
+    uid: str
+    stage: Stage
+    status: str
+    approval_id: str
+    execution_id: str
+    review_url: str
+    expires_at: str | None
+    comment: str
+    created_at: str
+    updated_at: str
+    tool: str
+    answer: dict[str, Any] | None = None
+    is_rpc_error: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A call that this process may send, once."""
+
+    call_id: int
+    target: Target
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a call that was sent."""
+
+    outcome: GateCall.Outcome
+    body: dict[str, Any] | None = None
+    error: str = ""
+
+
+class Denied(Exception):
+    """The policy of the tool denies its calls."""
+
+
+class NoSuchTool(Exception):
+    """No server of the gate has a tool of this name."""
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def begin(
+    caller: GateCaller, exported: str, arguments: dict[str, Any], client: str
+) -> Sending | UUID:
+    """Record a call; return it to be sent if it is allowed, or the id of the held call.
+
+    The same held call of the same token is continued until its answer was delivered.
+
+    Raises:
+        NoSuchTool, Denied: see there.
+        InvalidRequest: the arguments do not match the tool's schema.
+    """
+    context, gate = caller.context()
+    target = target_of(gate, exported)
+    if target is None:
+        raise NoSuchTool(exported)
+    info = tool_infos(gate, [target.name])[target.name]
+    fields: dict[str, Any] = {
+        "gate": gate,
+        "user": context.user,
+        "token": context.token,
+        "client": client[:200],
+        "tool": target.name[:200],
+        "policy": info.policy.value,
+        "arguments_digest": digest(arguments),
+    }
+    if info.policy == GatePolicy.DENY:
+        GateCall.objects.create(**fields, outcome=GateCall.Outcome.DENIED)
+        raise Denied(target.name)
+    if info.policy == GatePolicy.ALLOW:
+        call = GateCall.objects.create(
+            **fields, sent_at=Now(), sent_digest=fields["arguments_digest"]
+        )
+        return Sending(call.pk, target, arguments)
+    return _hold(caller, context, fields, info, arguments)
+
+
+def _hold(
+    caller: GateCaller,
+    context: CallContext,
+    fields: Mapping[str, Any],
+    info: GateToolInfo,
+    arguments: dict[str, Any],
+) -> UUID:
+    key = {name: fields[name] for name in ("gate", "token", "tool", "arguments_digest")}
+    with transaction.atomic():
+        call, is_new = GateCall.objects.select_for_update(of=("self",)).get_or_create(
+            **key, policy=GatePolicy.HOLD, closed_at=None, defaults=fields
+        )
+        if is_new:
+            caller.caller.count("start")
+            approval = _ask(context.user, fields["gate"], call, info, arguments)
+            GateCall.objects.filter(pk=call.pk).update(approval=approval)
+    return call.uid
+
+
+def _ask(
+    user: User, gate: Gate, call: GateCall, info: GateToolInfo, arguments: dict[str, Any]
+) -> Approval:
+    schema = dict(info.input_schema or {})
+    return approvals.ask(
+        actor=user,
+        fields={
+            "action": {
+                "name": info.action,
+                "title": (info.title or info.name)[:200],
+                "description": info.description[:4000],
+                "arguments": arguments,
+                "schema": {} if schema_problem(schema) else schema,
+            },
+            "phase": TriggerPhase.BEFORE_EXECUTION.value,
+            "risk": "medium" if info.destructive is False else "high",
+            "editable": True,
+            "context": f"Gate `{gate.name}`. Holdpoint calls the tool after the approval.",
+            "requested_by": {"agent": call.client},
+        },
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def held_call(caller: GateCaller, uid: str | UUID) -> Held:
+    """Return a held call of this token and gate; raise Http404 for any other id."""
+    row = _own_call(caller, uid)
+    _settle_unknown(row)
+    return _held(row)
+
+
+def _own_call(caller: GateCaller, uid: str | UUID, *, lock: bool = False) -> GateCall:
+    context, gate = caller.context()
+    try:
+        known = uid if isinstance(uid, UUID) else UUID(uid)
+    except ValueError:
+        raise Http404 from None
+    rows = GateCall.objects.select_for_update() if lock else GateCall.objects.all()
+    row = rows.filter(uid=known, gate=gate, token=context.token, policy=GatePolicy.HOLD).first()
+    if row is None or row.approval_id is None:
+        raise Http404
+    return row
+
+
+def _approval_of(row: GateCall) -> Approval:
+    """Return the approval of a held call with its status."""
+    return with_status(Approval.objects.filter(gate_call=row)).get()
+
+
+def _held(row: GateCall) -> Held:
+    approval = _approval_of(row)
+    body = approval_body(approval)
+    stage = _stage(row, body["status"])
+    # The digest tells the server's answer from a result that another program reported.
+    is_answer = row.answer_digest == _digest_of(approval.result_output)
+    has_answer = stage is Stage.ANSWERED and isinstance(approval.result_output, dict) and is_answer
+    updated = row.answered_at or body["decided_at"] or row.created_at
+    return Held(
+        uid=str(row.uid),
+        stage=stage,
+        status=body["status"],
+        approval_id=str(approval.pk),
+        execution_id=body["execution_id"],
+        review_url=body["review_url"],
+        expires_at=body["expires_at"].isoformat() if body["expires_at"] else None,
+        comment=body["comment"],
+        created_at=row.created_at.isoformat(),
+        updated_at=updated.isoformat(),
+        tool=row.tool,
+        answer=approval.result_output if has_answer else None,
+        is_rpc_error=row.outcome == GateCall.Outcome.ERROR,
+        error=row.error,
+    )
+
+
+def _stage(row: GateCall, status: str) -> Stage:
+    if row.answered_at is not None:
+        return Stage.ANSWERED
+    if row.sent_at is not None:
+        return Stage.SENT
+    if status in ("pending", "approved", "changes_requested"):
+        return Stage(status)
+    return Stage.REFUSED
+
+
+def with_answer(held: Held, answer: Answer) -> Held:
+    """Return the held call with an answer that was too large to be stored."""
+    is_rpc_error = answer.outcome == GateCall.Outcome.ERROR
+    return replace(held, answer=answer.body, is_rpc_error=is_rpc_error)
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def claim(caller: GateCaller, uid: str | UUID) -> Sending | None:
+    """Return an approved call to be sent, once; None if it was sent, or is not approved (any more).
+
+    The policy counts as it is now: a tool that was denied meanwhile is not called.
+    """
+    with transaction.atomic():
+        row = _own_call(caller, uid, lock=True)
+        approval = _approval_of(row)
+        if row.sent_at is not None or approval.status != "approved":  # type: ignore[attr-defined]
+            return None
+        target = _target(row)
+        if target is None:
+            raise Denied(row.tool)
+        arguments = dict(approval_body(approval)["arguments"])
+        GateCall.objects.filter(pk=row.pk).update(sent_at=Now(), sent_digest=digest(arguments))
+    crashpoint("gate.sent")
+    return Sending(row.pk, target, arguments)
+
+
+def _target(row: GateCall) -> Target | None:
+    """Return where a held call goes; None if the gate does not offer the tool any more."""
+    server, _, tool = row.tool.partition(".")
+    target = target_of(row.gate, f"{server}__{tool}")
+    if target is None or target.name != row.tool:
+        return None
+    denied = tool_infos(row.gate, [row.tool])[row.tool].policy == GatePolicy.DENY
+    return None if denied else target
+
+
+def record(call_id: int, answer: Answer) -> None:
+    """Store the answer of a call that was sent, and report it to its approval."""
+    crashpoint("gate.answered")
+    with transaction.atomic():
+        row = GateCall.objects.select_for_update(of=("self",)).get(pk=call_id)
+        if row.answered_at is not None:
+            return
+        if answer.outcome == GateCall.Outcome.NOT_SENT and row.approval_id is not None:
+            # Nothing happened, so the approval still holds: asking again sends the call.
+            GateCall.objects.filter(pk=row.pk).update(sent_at=None, error=answer.error)
+            return
+        GateCall.objects.filter(pk=row.pk).update(
+            answered_at=Now(),
+            outcome=answer.outcome,
+            answer_digest=_digest_of(answer.body),
+            error=answer.error,
+        )
+        if row.approval_id is not None:
+            _report(row, answer)
+
+
+def _digest_of(body: dict[str, Any] | None) -> str:
+    try:
+        return digest(body) if body is not None else ""
+    except BoundedJSONError:
+        return ""
+
+
+def _report(row: GateCall, answer: Answer) -> None:
+    approval = _approval_of(row)
+    status: str = approval.status  # type: ignore[attr-defined]
+    if status != "approved":
+        logger.error("gate call %s: approval %s was %s by then", row.uid, approval.pk, status)
+        error = " ".join(filter(None, [answer.error, _NOT_REPORTED.format(status)]))
+        GateCall.objects.filter(pk=row.pk).update(error=error)
+        return
+    body, error = answer.body, answer.error
+    try:
+        check_value(body)
+    except BoundedJSONError as problem:
+        body, error = None, error or f"The answer cannot be stored: {problem}"
+    approvals.report(
+        approval=approval,
+        actor=row.user,
+        fields={
+            "ok": answer.outcome == GateCall.Outcome.ANSWERED,
+            "output": body,
+            "error": error[:10_000],
+            "arguments_digest": row.sent_digest,
+        },
+        source="mcp",
+        by_gate=True,
+    )
+
+
+def _settle_unknown(row: GateCall) -> None:
+    """Record that the outcome is unknown if no process can be waiting for the answer any more."""
+    limit = timedelta(seconds=conf.gate_call_seconds() + _GRACE_SECONDS)
+    if row.sent_at is None or row.answered_at is not None:
+        return
+    if timezone.now() - row.sent_at > limit:
+        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=_UNKNOWN))
+        row.refresh_from_db()
+
+
+# --- after the answer -----------------------------------------------------------------------------
+
+
+def close(caller: GateCaller, uid: str | UUID) -> None:
+    """Record that the agent got the answer: the same call is a new one from now on."""
+    row = _own_call(caller, uid)
+    GateCall.objects.filter(pk=row.pk, closed_at=None).update(closed_at=Now())
+
+
+def cancel(caller: GateCaller, uid: str | UUID) -> None:
+    """Cancel a call that is not decided; a decided one stays as it is."""
+    row = _own_call(caller, uid)
+    approval = _approval_of(row)
+    if approval.status in ("pending", "changes_requested"):  # type: ignore[attr-defined]
+        context, _ = caller.context()
+        approvals.cancel(
+            approval=approval,
+            actor=context.user,
+            reason="Cancelled by the agent.",
+            source="mcp",
+            by_gate=True,
+        )
+
+
+def resubmit(caller: GateCaller, uid: str | UUID, arguments: dict[str, Any]) -> None:
+    """Submit other arguments after changes were requested, which opens the next round."""
+    row = _own_call(caller, uid)
+    context, _ = caller.context()
+    approvals.resubmit(
+        approval=_approval_of(row),
+        actor=context.user,
+        fields={"arguments": arguments},
+        source="mcp",
+        by_gate=True,
+    )
+
+
+# --- sweeper --------------------------------------------------------------------------------------
+
+
+def settle_lost() -> int:
+    """Record the unknown outcome of calls whose process ended; return how many."""
+    limit = timedelta(seconds=conf.gate_call_seconds() + _GRACE_SECONDS)
+    lost = GateCall.objects.filter(sent_at__lt=Now() - limit, answered_at=None)
+    rows = list(lost.order_by("sent_at")[:100])
+    for row in rows:
+        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=_UNKNOWN))
+    return len(rows)
+
+
+def delete_old() -> int:
+    """Delete calls without an approval after `gate_keep_days`; return how many."""
+    end = Now() - timedelta(days=conf.gate_keep_days())
+    old = GateCall.objects.filter(approval=None, created_at__lt=end).values_list("pk", flat=True)
+    ids = list(old[:_DELETE_BATCH])
+    if ids:
+        GateCall.objects.filter(pk__in=ids).delete()
+    return len(ids)

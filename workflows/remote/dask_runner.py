@@ -1,0 +1,159 @@
+"""Run calls on a Dask cluster (the extra `dask`).
+
+A call is a published dataset of the scheduler, so that its result is kept until it is read although
+no client is connected.  The name of the dataset, which is also the key of Dask's task, is the
+handle.  Each method opens a connection of its own: calls last minutes, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from django.utils.crypto import salted_hmac
+
+from workflows import conf
+from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.ports import Failure, Success
+from workflows.engine.reasons import Reason
+
+from . import remote_process
+from .port import RunnerUnavailable
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+#: Seconds for connecting, and for one answer of the cluster.
+_TIMEOUT: Final = 10
+#: Seconds in which the scheduler tells a new client which calls have ended.
+_SETTLE: Final = 0.5
+
+
+class DaskRunner:
+    """A RemoteRunner on the cluster of the scheduler at `address`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        # Installations that share a cluster do not see each other's calls.
+        namespace = salted_hmac("holdpoint.remote", "dask").hexdigest()[:12]
+        self._prefix = f"holdpoint-{namespace}:"
+
+    def submit(self, key: str, request: str) -> str:
+        handle = self._prefix + key
+        with self._client() as client:
+            if handle not in client.list_datasets():
+                future = client.submit(remote_process.run, request, key=handle, retries=0)
+                # Another worker with the same attempt may have published it meanwhile.
+                with suppress(KeyError):
+                    client.publish_dataset(future, name=handle)
+        return handle
+
+    def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
+        with self._client() as client:
+            futures = _futures(client, handles)
+            found = {
+                handle: outcome
+                for handle, future in futures.items()
+                if (outcome := _outcome(future)) is not None
+            }
+        return {**{handle: _lost() for handle in handles if handle not in futures}, **found}
+
+    def states(self) -> Mapping[str, bool]:
+        with self._client() as client:
+            names = [str(name) for name in client.list_datasets()]
+            futures = _futures(client, [name for name in names if name.startswith(self._prefix)])
+            return {handle: future.done() for handle, future in futures.items()}
+
+    def cancel(self, handles: Collection[str]) -> None:
+        with self._client() as client:
+            futures = _futures(client, handles, settle=False)
+            # Without force, Dask goes on for the published dataset.
+            client.cancel(list(futures.values()), force=True)
+            for handle in futures:
+                client.unpublish_dataset(handle)
+
+    def key_of(self, handle: str) -> str:
+        return handle.removeprefix(self._prefix)
+
+    @contextmanager
+    def _client(self) -> Iterator[Client]:
+        from distributed import Client
+
+        try:
+            with Client(
+                self._address,
+                timeout=_TIMEOUT,
+                security=_security(),
+                set_as_default=False,
+                # Only the scheduler must be reachable from here.
+                direct_to_workers=False,
+            ) as client:
+                yield client
+        except (OSError, TimeoutError) as error:
+            raise RunnerUnavailable(f"{type(error).__name__}: {error}"[:500]) from error
+
+
+def _security() -> Any:
+    """Return the certificates for an address with tls://, else None."""
+    from distributed import Security
+
+    files = conf.dask_tls_files()
+    if not any(files):
+        return None
+    ca, certificate, key = files
+    return Security(
+        tls_ca_file=ca,
+        tls_client_cert=certificate,
+        tls_client_key=key,
+        require_encryption=True,
+    )
+
+
+def _futures(
+    client: Client, handles: Iterable[str], *, settle: bool = True
+) -> dict[str, Future[Any]]:
+    """Return the futures of the published calls among `handles`."""
+    from distributed import wait
+
+    names = list(handles)
+    found = client.get_dataset(names, default=None) if names else []
+    futures = {name: future for name, future in zip(names, found, strict=True) if future}
+    if futures and settle:
+        with client.as_current(), suppress(TimeoutError):
+            wait(list(futures.values()), timeout=_SETTLE)
+    return futures
+
+
+def _outcome(future: Future[Any]) -> Success | Failure | None:
+    """Return the result of a call that has ended, else None."""
+    if future.status == "finished":
+        return _result(future.result(timeout=_TIMEOUT))
+    if future.status == "error":
+        error = future.exception(timeout=_TIMEOUT)
+        return Failure(f"{type(error).__name__}: {error}"[:2000], retryable=True)
+    return _lost() if future.done() else None
+
+
+def _lost() -> Failure:
+    reason = Reason("remote_call_lost", {"runner": "dask"})
+    return Failure(reason.text, retryable=True, reason=reason)
+
+
+def _result(text: object) -> Success | Failure:
+    """Return the result in the JSON of `remote_process.run`, which is not trusted."""
+    try:
+        value = parse(text if isinstance(text, str) else "")
+    except BoundedJSONError as error:
+        return _refused(str(error))
+    match value:
+        case {"output": output}:
+            return Success(output, 0)
+        case {"error": str(message), "retryable": bool(retryable)}:
+            return Failure(message, retryable=retryable)
+    return _refused("it is no result of a call")
+
+
+def _refused(error: str) -> Failure:
+    reason = Reason("remote_result_refused", {"error": error})
+    return Failure(reason.text, reason=reason)

@@ -1,0 +1,90 @@
+"""Submit tasks to remote runners, and read their results."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+from workflows import conf
+from workflows.engine.dag import ToolTask
+from workflows.engine.permissions import PermissionSet
+from workflows.engine.plan_validation import Problem
+from workflows.engine.ports import Failure, Submitted, Success, TaskCall, TaskFailed
+from workflows.engine.reasons import Reason
+from workflows.engine.state import RemoteCall
+from workflows.tools import registry
+
+from .dask_runner import DaskRunner
+from .port import RemoteRunner, RunnerUnavailable
+
+logger = logging.getLogger(__name__)
+
+
+def configured_runners() -> dict[str, RemoteRunner]:
+    """Return the runners of this installation by name."""
+    return {"dask": DaskRunner(conf.dask_scheduler())} if conf.dask_scheduler() else {}
+
+
+def runner_problem(task: ToolTask, path: str) -> Problem | None:
+    """Return why the task cannot run on the runner that it names, at `path` of the field."""
+    if task.runner is None:
+        return None
+    if task.runner not in configured_runners():
+        message = Reason("runner_not_configured", {"runner": task.runner}).text
+        return Problem(path, "runner_not_configured", message)
+    tool = registry.get(task.tool)
+    if tool is None or not tool.remote:
+        message = f"{task.tool} is no Python tool that is declared with remote=True"
+        return Problem(path, "not_remote", message)
+    return None
+
+
+def submit(call: TaskCall, permissions: PermissionSet, seconds: float) -> Submitted:
+    """Submit a tool task under the key of its attempt; raises TaskFailed."""
+    task = call.task
+    if not isinstance(task, ToolTask) or task.runner is None:
+        raise TypeError(f"{task.id} has no remote runner")
+    runner, tool = configured_runners().get(task.runner), registry.get(task.tool)
+    if runner is None or tool is None or not tool.remote:
+        # Plans are checked when a run starts; the installation has changed since.
+        reason = Reason("runner_not_configured", {"runner": task.runner})
+        raise TaskFailed(reason, retryable=False)
+    request = {
+        "module": tool.function.__module__,
+        "function": tool.function.__qualname__,
+        "arguments": call.inputs,
+        "key": call.key,
+        "execution": call.execution_id,
+        "task": task.id,
+        "seconds": seconds,
+        "permissions": permissions.model_dump(mode="json"),
+        "feedback": call.feedback,
+    }
+    try:
+        handle = runner.submit(call.key, json.dumps(request))
+    except RunnerUnavailable as error:
+        params = {"runner": task.runner, "error": str(error)}
+        raise TaskFailed(Reason("runner_unavailable", params)) from error
+    return Submitted(task.runner, handle, seconds)
+
+
+def results(calls: Sequence[RemoteCall]) -> dict[str, Success | Failure]:
+    """Return by handle the results of the calls that have ended.
+
+    A call whose runner cannot be reached counts as running until its time limit.
+    """
+    by_runner: dict[str, list[str]] = defaultdict(list)
+    for call in calls:
+        by_runner[call.runner].append(call.handle)
+    runners = configured_runners()
+    found: dict[str, Success | Failure] = {}
+    for name, handles in by_runner.items():
+        if name not in runners:
+            continue
+        try:
+            found.update(runners[name].look(handles))
+        except RunnerUnavailable as error:
+            logger.warning("cannot read results of the runner %s: %s", name, error)
+    return found

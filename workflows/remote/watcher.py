@@ -1,0 +1,80 @@
+"""Watch the calls of remote runners, in a thread of the sweeper's process.
+
+The thread compares the calls of each cluster with the runs that wait for one: it wakes a run whose
+call has ended or is lost, and cancels a call that no run waits for any more.  It keeps nothing
+between two rounds, so a round that is lost is made up by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+
+from django.db import Error, close_old_connections, connection
+
+from workflows import conf
+from workflows.common.crashpoints import crashpoint
+from workflows.executions import dispatch
+from workflows.journal import sweeper_queries
+
+from .port import RemoteRunner, RunnerUnavailable
+from .services import configured_runners
+
+logger = logging.getLogger(__name__)
+
+#: The key of an attempt: execution, task, number.
+_KEY = re.compile(r"\d{1,18}:[^:]+:\d{1,9}")
+
+
+def run(stop: threading.Event) -> None:
+    """Watch until stopped, if a runner is configured."""
+    if not configured_runners():
+        return
+    try:
+        while not stop.is_set():
+            _round()
+            stop.wait(conf.sweep_seconds())
+    finally:
+        connection.close()
+
+
+def _round() -> None:
+    try:
+        close_old_connections()
+        watch()
+    except Error as error:
+        logger.warning("remote calls wait for the database: %s", error)
+        connection.close()
+    except Exception:
+        logger.exception("a round of watching remote calls failed, trying again")
+
+
+def watch() -> int:
+    """Run one round; returns the number of runs that were woken and calls that were cancelled."""
+    done = 0
+    for name, runner in configured_runners().items():
+        try:
+            done += _watch(name, runner)
+        except RunnerUnavailable as error:
+            logger.warning("the runner %s cannot be reached: %s", name, error)
+    return done
+
+
+def _watch(name: str, runner: RemoteRunner) -> int:
+    waiting = sweeper_queries.remote_calls(name)
+    states = runner.states()
+    # A handle that the cluster does not know is lost, and its attempt has failed.
+    ended = {execution for execution, handle in waiting if states.get(handle, True)}
+    woken = sweeper_queries.wake(sorted(ended))
+    if woken:
+        crashpoint("remote.woken")
+    for execution_id in woken:
+        dispatch.enqueue(dispatch.ADVANCE, execution_id)
+    keys = {
+        key: handle for handle in states if _KEY.fullmatch(key := runner.key_of(handle)) is not None
+    }
+    unused = [keys[key] for key in sweeper_queries.ended_attempts(sorted(keys))]
+    if unused:
+        runner.cancel(unused)
+    return len(woken) + len(unused)
