@@ -342,9 +342,14 @@ class ExecutionConsumer(LiveConsumer):
 
 
 class ReviewQueueConsumer(LiveConsumer):
-    """`/ws/reviews/`: events that change the queue, of all executions that the user may see."""
+    """`/ws/reviews/?age=MS`: events that change the queue, of all executions the user may see.
+
+    `age` is the age of the rows that the client shows: events since then are sent first.
+    """
 
     group = REVIEWS
+    #: Older rows have to be loaded again.
+    MAX_AGE_MS = 60_000
     #: Maximum number of executions in one query.
     MAX_TOGETHER = 100
     MAX_REMEMBERED = 5000
@@ -352,7 +357,11 @@ class ReviewQueueConsumer(LiveConsumer):
     async def begin(self) -> None:
         self._changes: deque[ExecutionChanged] = deque(maxlen=self.MAX_WAITING + 1)
         self._seen: OrderedDict[int, int] = OrderedDict()
-        self._opened = self._since = await read(queries.database_time)
+        sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
+        age = min(parse_natural_number(sent.get("age", ["0"])[-1]) or 0, self.MAX_AGE_MS)
+        self._catches_up = age > 0
+        now = await read(queries.database_time)
+        self._opened = self._since = now - timedelta(milliseconds=age)
 
     def execution_changed(self, message: ExecutionChanged) -> None:
         self._changes.append(message)
@@ -362,7 +371,8 @@ class ReviewQueueConsumer(LiveConsumer):
             await self._send_activity(activity)
         while self._changes:
             await self._send_changes()
-        if backstop:
+        if backstop or self._catches_up:
+            self._catches_up = False
             await self._poll()
 
     async def _send_activity(self, activity: Sequence[HoldActivity]) -> None:
@@ -400,7 +410,7 @@ class ReviewQueueConsumer(LiveConsumer):
         for event in missed.events:
             await self._send_new([event], int(event["executionId"]), event["seq"])
         # Overlap by one interval: a commit may become visible after a later one.  The first poll
-        # may come right after the socket opened, and nothing older is news.
+        # may come right after the socket opened, and the client shows what is older.
         overlap = timedelta(seconds=conf.backstop_seconds())
         self._since = max(self._opened, missed.at - overlap)
 

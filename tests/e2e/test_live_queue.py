@@ -37,6 +37,20 @@ def test_a_pause_is_pushed_and_fetches_only_its_row(page: Page, product: Product
     assert [] not in watcher.looks
 
 
+def test_a_pause_before_the_socket_is_open_is_shown(page: Page, product: Product) -> None:
+    api = Api(product, "operator", "read,run")
+    sign_in(page, product, "reviewer")
+    held: list[Route] = []
+    page.route("**/socket*.js", held.append)
+    page.goto(f"{product.address}/review/?q=dugong", wait_until="commit")
+    expect(page.get_by_role("heading", name="Nothing matches “dugong”")).to_be_visible()
+    run = started(api, echo("publish", "text", "BEFORE_EXECUTION"), title="A run dugong")
+    assert held
+    for route in held:
+        route.continue_()
+    expect(page.locator(f"#queue-list [data-hold='{run}-1']")).to_be_visible()
+
+
 def test_a_new_row_does_not_disturb_the_user(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     task = echo("publish", "text", "BEFORE_EXECUTION")

@@ -39,6 +39,12 @@ function showState(state) {
   chip.querySelector(".word").textContent = WORDS[state];
 }
 
+/** Milliseconds since the browser asked for this page; the server reads the rows after that. */
+function pageAge() {
+  const [page] = performance.getEntriesByType("navigation");
+  return Math.ceil(performance.now() - (page?.requestStart ?? 0));
+}
+
 /** Remembers the newest sequence number per execution and notices a missing one. */
 export class Sequence {
   #seen = new Map();
@@ -67,6 +73,7 @@ export class NewsSocket {
   #execution;
   #sequence = new Sequence();
   #tries = 0;
+  #opens = 0;
   #poll = null;
   #socket = null;
 
@@ -79,9 +86,14 @@ export class NewsSocket {
 
   #address() {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const after = this.#execution ? this.#sequence.last(this.#execution) : undefined;
-    const query = after === undefined ? "" : `?after=${after}`;
-    return `${scheme}://${location.host}${this.#path}${query}`;
+    return `${scheme}://${location.host}${this.#path}${this.#query()}`;
+  }
+
+  /** What the page shows already: the seq of a run, or the age of the queue's rows in milliseconds. */
+  #query() {
+    if (!this.#execution) return this.#opens ? "" : `?age=${pageAge()}`;
+    const after = this.#sequence.last(this.#execution);
+    return after === undefined ? "" : `?after=${after}`;
   }
 
   open() {
@@ -94,9 +106,10 @@ export class NewsSocket {
   #opened() {
     const cameBack = this.#tries > 0;
     this.#tries = 0;
+    this.#opens += 1;
     this.#stopPolling();
     showState("live");
-    // The queue's socket does not replay events from before the connection: refresh once.
+    // The queue's socket replays events only once, from the time of the page: refresh.
     if (cameBack) tell("holdpoint:poll");
   }
 

@@ -17,6 +17,7 @@ from django.conf import settings as django_settings
 from config.asgi import application
 from reviews.decisions import services
 from reviews.sockets import broadcasts
+from reviews.sockets.consumers import ReviewQueueConsumer
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.pages import browser
 from workflows.executions.jobs import run_to_rest
@@ -197,6 +198,36 @@ async def test_the_queue_socket_reports_pauses_and_resumes(
         assert told == [event for event in everything if event["type"] in wanted]
         assert set(told[1]) >= {"type", "executionId", "nodeId", "triggerPhase", "timestamp"}
         assert await blind.receive_nothing(timeout=0.3)
+
+
+async def test_the_queue_socket_first_sends_what_is_newer_than_the_page(
+    start: Start, reviewer: User
+) -> None:
+    header = await in_thread(session, reviewer)
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    paused = await in_thread(queue_events_of, execution)
+    async with socket("/ws/reviews/?age=60000", header) as queue:
+        assert await take(queue, len(paused)) == paused
+    for query in ("", "?age=0", "?age=-1", "?age=much"):
+        async with socket(f"/ws/reviews/{query}", header) as queue:
+            await ponged(queue)
+            assert await queue.receive_nothing(timeout=0.3)
+
+
+async def test_the_age_of_the_page_has_a_maximum(
+    start: Start, reviewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = await in_thread(session, reviewer)
+    await in_thread(start, echo("a", phase=BEFORE))
+    monkeypatch.setattr(ReviewQueueConsumer, "MAX_AGE_MS", 1)
+    async with socket("/ws/reviews/?age=999999999999", header) as queue:
+        await ponged(queue)
+        assert await queue.receive_nothing(timeout=0.3)
+
+
+def queue_events_of(execution: Execution) -> list[dict[str, Any]]:
+    wanted = {"workflow_start", "workflow_paused"}
+    return [event for event in events_of(execution) if event["type"] in wanted]
 
 
 async def test_a_slow_client_delays_no_other(start: Start, reviewer: User) -> None:
