@@ -363,7 +363,7 @@ def _with_data(
 ) -> dict[str, TaskView]:
     """Return the tasks whose data the page needs: id → task with its data.
 
-    Of a long plan these are the tasks that are open, those of the result, and those whose edits
+    In a long plan, these are the open tasks, the tasks of the result, and the tasks whose edits
     the timeline shows, because the schema of their tool says what is secret in an edit.
     """
     if window.is_whole:

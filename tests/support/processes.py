@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T | None], *, seconds: float = 60, what: str = "") -> T:
+def wait_for(condition: Callable[[], T | None], *, seconds: float = 120, what: str = "") -> T:
     """What `condition` returns once it is true; fails when it is not within `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -118,7 +118,7 @@ def test_a_run_without_speculation_shows_nothing(start: Start, operator: User) -
 
 @pytest.fixture
 def unexplored(settings: Any) -> None:
-    """No hold measures the hit rate of a pair or workflow that is left alone."""
+    """No hold explores a pair or workflow whose speculation has stopped."""
     settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_explore": 0}
 
 

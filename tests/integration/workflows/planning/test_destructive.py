@@ -1,4 +1,4 @@
-"""A tool that can destroy data runs only after a person reviewed its task, whoever plans it."""
+"""A tool that can destroy data runs only after a person reviewed its task, in every plan."""
 
 from typing import Any
 
