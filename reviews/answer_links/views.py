@@ -88,6 +88,8 @@ def _show(
         "comment": comment,
         "error": error,
         "moved_on": not link.is_current,
+        # Cards in chats have a link for each; the page decides nothing until its button is pressed.
+        "chosen": request.GET.get("decision", ""),
     }
     if link.is_current and services.takes_links(hold):
         schema = payload_schema(hold)

@@ -40,10 +40,14 @@ def external_action_context(hold: Hold) -> dict[str, Any] | None:
     return {
         "title": mask_secrets(approval.title) or approval.action,
         "description": mask_secrets(task.description),
-        "facts": tuple({"name": name, "value": value} for name, value in facts if value),
+        "facts": tuple(
+            {"name": name, "value": mask_secrets(value)} for name, value in facts if value
+        ),
         # The address was checked when the agent asked: it is http or https.
         "url": approval.url,
+        "shown_url": mask_secrets(approval.url),
         "context": render_markdown(visible(mask_secrets(approval.context))),
+        "context_text": mask_secrets(approval.context),
     }
 
 
