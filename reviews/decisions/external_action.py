@@ -83,7 +83,14 @@ def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     if task is None:
         return None
     change = _("The agent is asked to change it.")
-    if Approval.objects.filter(execution=hold.execution_id, is_question=True).exists():
+    question = Approval.objects.filter(execution=hold.execution_id, is_question=True).first()
+    if question is not None and question.url:
+        return (
+            _("The server is told that you open the address."),
+            change,
+            _("The server is told that you do not open the address."),
+        )
+    if question is not None:
         return (
             _("The server gets these values as its answer."),
             change,

@@ -221,7 +221,7 @@ def _join(prefix: str, path: str) -> str:
 
 def _check_urls(actor: User, url: str, callback: str) -> None:
     problems = []
-    if url and not _is_web_address(url):
+    if url and not is_web_address(url):
         message = "must be an address that begins with https:// or http://"
         problems.append(Problem("requested_by.url", "address", message))
     problem = (url_problem(callback) or _endpoint_problem(actor, callback)) if callback else ""
@@ -257,7 +257,8 @@ def _silence(endpoint: WebhookEndpoint) -> str:
     return ""
 
 
-def _is_web_address(url: str) -> bool:
+def is_web_address(url: str) -> bool:
+    """Whether a page may link the address."""
     try:
         parts = urlsplit(url)
     except ValueError:
