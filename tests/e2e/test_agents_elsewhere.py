@@ -16,7 +16,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from email import message_from_string, policy
 from typing import Any, TypeVar
 
 import pytest
@@ -25,6 +24,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.architecture.files import ROOT
 from tests.e2e.personas import LATER
 from tests.e2e.product import Product, running_product
+from tests.e2e.test_bell import mails
 from tests.e2e.test_review import Api, sign_in
 from tests.integration.workflows.mcp_gateway.web import Agent
 from tests.support.slack_server import Slack, press, signed, slack_on_loopback
@@ -218,12 +218,10 @@ def approve_by_link(browser: Browser, product: Product, review: Review) -> None:
 def mailed_link(product: Product, review: Review) -> str | None:
     """The link that decides the review, from the e-mails that were sent."""
     place = re.escape(f"/review/{review.run}/{review.hold}/")
-    for file in (product.home / "mail").glob("*.log"):
-        for raw in file.read_text().split("-" * 79):
-            body = message_from_string(raw.lstrip(), policy=policy.default).get_body(("plain",))
-            text = body.get_content() if body is not None else ""
-            if found := re.search(rf"{place}\n.*(http\S+/answer/\S+)", text):
-                return found[1]
+    for mail in mails(product, ""):
+        text = mail.get_body(("plain",)).get_content()
+        if found := re.search(rf"{place}\n.*(http\S+/answer/\S+)", text):
+            return found[1]
     return None
 
 
