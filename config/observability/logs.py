@@ -3,12 +3,29 @@
 Code may use `structlog.get_logger()` or the standard `logging`; both are formatted alike.
 """
 
+import re
 import sys
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+#: The token in the path of an answer link decides a review.
+_ANSWER_TOKEN: Final = re.compile(r"(/answer/)[^/\s?#\"']+")
+
+
+def hide_answer_links(text: str) -> str:
+    """Return a path, or a text with paths, without the tokens of answer links."""
+    return _ANSWER_TOKEN.sub(r"\1…", text)
+
+
+def _hide_answer_links(logger: Any, method: str, event: EventDict) -> EventDict:
+    """Change the texts of a line: Django logs the path of a failed or refused request."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = hide_answer_links(value)
+    return event
 
 
 def shared_processors() -> list[Processor]:
@@ -18,6 +35,7 @@ def shared_processors() -> list[Processor]:
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.stdlib.ExtraAdder(),
+        _hide_answer_links,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.UnicodeDecoder(),

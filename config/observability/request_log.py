@@ -8,6 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from structlog.contextvars import bind_contextvars, get_contextvars, unbind_contextvars
 
+from config.observability.logs import hide_answer_links
 from workflows.common import tracing
 
 logger = structlog.get_logger(__name__)
@@ -27,7 +28,8 @@ class RequestLogMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started = time.monotonic()
-        attributes = {"method": str(request.method), "path": request.path}
+        path = hide_answer_links(request.path)
+        attributes = {"method": str(request.method), "path": path}
         known = get_contextvars()
         if "request_id" in known:
             attributes["request_id"] = known["request_id"]
@@ -39,7 +41,7 @@ class RequestLogMiddleware:
                 logger.info(
                     "request",
                     method=request.method,
-                    path=request.path,
+                    path=path,
                     status=response.status_code,
                     ms=ms,
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -30,6 +31,12 @@ class AnswerView(View):
     """One review for the person of the link, even if another person is signed in."""
 
     http_method_names = ["get", "head", "post"]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Keep the token out of the addresses that the browser sends as the referrer."""
+        response = super().dispatch(request, *args, **kwargs)
+        response["Referrer-Policy"] = "strict-origin"
+        return response
 
     def get(self, request: HttpRequest, token: str) -> HttpResponse:
         try:
@@ -81,6 +88,8 @@ def _show(
         "comment": comment,
         "error": error,
         "moved_on": not link.is_current,
+        # Cards in chats have a link for each; the page decides nothing until its button is pressed.
+        "chosen": request.GET.get("decision", ""),
     }
     if link.is_current and services.takes_links(hold):
         schema = payload_schema(hold)

@@ -101,11 +101,12 @@ def outcome(hold: Hold, *, with_comment: bool) -> str:
 def answers_in_slack(hold: Hold) -> bool:
     """Whether buttons may decide the hold; others need a sign-in, as with the links of e-mails.
 
-    The payload has to fit into a message: nobody approves what they have not seen.
+    Each text has to fit into a block: nobody approves what they have not seen.
     """
     if not takes_links(hold):
         return False
-    return len(_payload_text(hold)) <= _MAX_TEXT
+    texts = (*_action_texts(hold), mask_secrets(hold.instructions), _payload_text(hold))
+    return all(len(visible(each)) <= _MAX_TEXT for each in texts)
 
 
 def _request(hold: Hold, *, shows: bool) -> Blocks:
@@ -162,7 +163,7 @@ def decision_dialog(hold: Hold, version: int, action: str, *, reason_required: b
     }
     title, submit = titles[action]
     blocks = [_heading(_headline(hold), hold)]
-    blocks += edit_blocks(hold) if action == "edit" else _payload(hold)
+    blocks += [*_action(hold), *edit_blocks(hold)] if action == "edit" else _payload(hold)
     needs_reason = action == "reject" and reason_required
     blocks.append(_comment(_("Reason") if action == "reject" else _("Comment"), needs_reason))
     return {
@@ -314,10 +315,7 @@ def _heading(sentence: str, hold: Hold) -> dict[str, Any]:
 
 
 def _payload(hold: Hold) -> Blocks:
-    blocks: Blocks = []
-    action = external_action_context(hold)
-    if action is not None:
-        blocks.append(_plain(action["title"]))
+    blocks = _action(hold)
     if hold.instructions:
         blocks.append(_plain(mask_secrets(hold.instructions)))
     text = {"type": "text", "text": _payload_text(hold)}
@@ -328,6 +326,23 @@ def _payload(hold: Hold) -> Blocks:
         }
     )
     return blocks
+
+
+def _action(hold: Hold) -> Blocks:
+    """Return what a reviewer reads about the action of an outside agent."""
+    return [_plain(text) for text in _action_texts(hold)]
+
+
+def _action_texts(hold: Hold) -> list[str]:
+    """Return title, description, facts and context of an outside action, with secrets masked."""
+    action = external_action_context(hold)
+    if action is None:
+        return []
+    facts = [f"{fact['name']}: {fact['value']}" for fact in action["facts"]]
+    if action["url"]:
+        facts.append(f"{_('Link')}: {action['shown_url']}")
+    texts = (action["title"], action["description"], "\n".join(facts), action["context_text"])
+    return [text for text in texts if text.strip()]
 
 
 def _payload_text(hold: Hold) -> str:

@@ -40,10 +40,14 @@ def external_action_context(hold: Hold) -> dict[str, Any] | None:
     return {
         "title": mask_secrets(approval.title) or approval.action,
         "description": mask_secrets(task.description),
-        "facts": tuple({"name": name, "value": value} for name, value in facts if value),
+        "facts": tuple(
+            {"name": name, "value": mask_secrets(value)} for name, value in facts if value
+        ),
         # The address was checked when the agent asked: it is http or https.
         "url": approval.url,
+        "shown_url": mask_secrets(approval.url),
         "context": render_markdown(visible(mask_secrets(approval.context))),
+        "context_text": mask_secrets(approval.context),
     }
 
 
@@ -79,7 +83,14 @@ def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     if task is None:
         return None
     change = _("The agent is asked to change it.")
-    if Approval.objects.filter(execution=hold.execution_id, is_question=True).exists():
+    question = Approval.objects.filter(execution=hold.execution_id, is_question=True).first()
+    if question is not None and question.url:
+        return (
+            _("The server is told that you open the address."),
+            change,
+            _("The server is told that you do not open the address."),
+        )
+    if question is not None:
         return (
             _("The server gets these values as its answer."),
             change,

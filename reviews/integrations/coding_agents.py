@@ -1,4 +1,7 @@
-"""Page that connects a coding agent: a token that can only ask, and the settings with it."""
+"""Page that connects a coding agent: a file with a token that can only ask, and the settings.
+
+The token is in no command: the list of processes shows commands to every user of the machine.
+"""
 
 from __future__ import annotations
 
@@ -46,28 +49,37 @@ class Setup:
 
     title: str
     download: str
+    token_file: str
+    token: str
     file: str
     settings: str
 
 
 def setup(agent: Agent, site: str, token: str) -> Setup:
-    """Return the commands and the settings of an agent."""
+    """Return the commands, the file of the token and the settings of an agent."""
     script_url = shlex.quote(f"{site}/client/hook.py")
+    token_file = f"~/.holdpoint/{agent.name}.json"
+    commands = (
+        "mkdir -p ~/.holdpoint",
+        f"curl -fo {_SCRIPT} {script_url}",
+        f"install -m 600 /dev/null {token_file}",
+    )
     return Setup(
         title=agent.title,
-        download=f"mkdir -p ~/.holdpoint\ncurl -fo {_SCRIPT} {script_url}",
+        download="\n".join(commands),
+        token_file=token_file,
+        token=json.dumps({"url": site, "token": token}, indent=2),
         file=_FILES[agent.name],
-        settings=json.dumps(_settings(agent, site, token), indent=2),
+        settings=json.dumps(_settings(agent), indent=2),
     )
 
 
-def _settings(agent: Agent, site: str, token: str) -> dict[str, Any]:
-    variables = f"HOLDPOINT_URL={shlex.quote(site)} HOLDPOINT_TOKEN={shlex.quote(token)}"
+def _settings(agent: Agent) -> dict[str, Any]:
     script = f"python3 {_SCRIPT} {agent.name} --timeout {_ANSWER_SECONDS}"
     hook = {
         "type": "command",
         # Exit status 2 denies the call, also when Python or the script is missing.
-        "command": f"{variables} {script} || exit 2",
+        "command": f"{script} || exit 2",
         "timeout": _WAIT_SECONDS,
         "onFailure": "block",
     }

@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 
 from reviews.answer_links import services as answer_links
 from reviews.chat import teams_cards
+from reviews.decisions.edit_impact import takes_edits
 from reviews.models import ChatHook, NoticeMessage
 from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
@@ -33,11 +34,15 @@ MAX_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence with the URL of its review, and a link that decides it without a sign-in."""
+    """A sentence with the URL of its review, and a link that decides it without a sign-in.
+
+    `takes_edits`: its reader may change values on the page of the review.
+    """
 
     sentence: str
     url: str
     answer_url: str = ""
+    takes_edits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +63,7 @@ def message_content(message: NoticeMessage) -> MessageContent | None:
     items = _current_items(message)
     if not items:
         return None
-    lines = [
-        Line(
-            notice_text.sentence(item["kind"], hold, item["actor"], item["detail"]),
-            notice_text.absolute_url(notice_text.review_path(hold)),
-            _answer_url(message, item["kind"], hold),
-        )
-        for item, hold in items[:MAX_LINES]
-    ]
+    lines = [_line(message, item, hold) for item, hold in items[:MAX_LINES]]
     title = lines[0].sentence
     if len(items) > 1:
         title = ngettext(
@@ -74,6 +72,16 @@ def message_content(message: NoticeMessage) -> MessageContent | None:
             len(items),
         ) % {"count": len(items)}
     return MessageContent(title, lines, len(items) - len(lines))
+
+
+def _line(message: NoticeMessage, item: Mapping[str, Any], hold: Hold) -> Line:
+    answer_url = _answer_url(message, item["kind"], hold)
+    return Line(
+        notice_text.sentence(item["kind"], hold, item["actor"], item["detail"]),
+        notice_text.absolute_url(notice_text.review_path(hold)),
+        answer_url,
+        bool(answer_url) and takes_edits(hold),
+    )
 
 
 def _answer_url(message: NoticeMessage, kind: str, hold: Hold) -> str:
@@ -188,8 +196,14 @@ def _teams_payload(content: MessageContent) -> bytes:
 
 def _buttons(line: Line) -> list[tuple[str, str]]:
     """Return labels and URLs; without a link of its own a review is decided after a sign-in."""
-    review = (_("Open in Holdpoint"), line.url)
-    return [(_("Approve or reject"), line.answer_url), review] if line.answer_url else [review]
+    review = _("Edit…") if line.takes_edits else _("Open in Holdpoint")
+    if not line.answer_url:
+        return [(review, line.url)]
+    return [
+        (_("Approve…"), f"{line.answer_url}?decision=APPROVE"),
+        (_("Reject…"), f"{line.answer_url}?decision=REJECT"),
+        (review, line.url),
+    ]
 
 
 def test_chat_payload(kind: str) -> bytes:

@@ -24,8 +24,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.architecture.files import ROOT
 from tests.e2e.personas import LATER
 from tests.e2e.product import Product, running_product
+from tests.e2e.test_bell import mails
 from tests.e2e.test_review import Api, sign_in
-from tests.e2e.walk import answer_link
 from tests.integration.workflows.mcp_gateway.web import Agent
 from tests.support.slack_server import Slack, press, signed, slack_on_loopback
 
@@ -119,13 +119,14 @@ def product(slack: Slack) -> Iterator[Product]:
         HOLDPOINT_SLACK_API_URL=slack.url,
         HOLDPOINT_UNDO_SECONDS="0",
         HOLDPOINT_NOTICE_GATHER_SECONDS="0",
+        HOLDPOINT_NOTICE_PAUSE_SECONDS="0",
     ) as product:
         yield product
 
 
 @pytest.fixture
 def slack_path(product: Product) -> str:
-    """Where Slack sends its requests; the reviewer has linked their account."""
+    """Where Slack sends its requests; the reviewer has linked their account, and gets e-mails."""
     said = product.manage(
         "shell",
         "--no-imports",
@@ -133,8 +134,11 @@ def slack_path(product: Product) -> str:
         "from django.contrib.auth.models import User\n"
         "from reviews.chat import accounts\n"
         "from tests.support.slack_server import connect_workspace\n"
+        "from reviews.notifications.preferences import KINDS, save_preferences\n"
         "workspace = connect_workspace()\n"
-        f"accounts.link(workspace, {SLACK_USER!r}, User.objects.get(username='reviewer'))\n"
+        "reviewer = User.objects.get(username='reviewer')\n"
+        f"accounts.link(workspace, {SLACK_USER!r}, reviewer)\n"
+        "save_preferences(user=reviewer, shown=KINDS, mailed=KINDS)\n"
         "print(workspace.pk)",
     )
     return f"/chat/slack/{said.strip()}/"
@@ -204,11 +208,21 @@ def approve_by_link(browser: Browser, product: Product, review: Review) -> None:
     """As from the mailbox: in a browser in which nobody has signed in."""
     context = browser.new_context()
     page = context.new_page()
-    page.goto(f"{product.address}{answer_link(product, review.hold)}")
+    page.goto(until(lambda: mailed_link(product, review)))
     expect(page.get_by_text("DE02")).to_be_visible()
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     context.close()
+
+
+def mailed_link(product: Product, review: Review) -> str | None:
+    """The link that decides the review, from the e-mails that were sent."""
+    place = re.escape(f"/review/{review.run}/{review.hold}/")
+    for mail in mails(product, ""):
+        text = mail.get_body(("plain",)).get_content()
+        if found := re.search(rf"{place}\n.*(http\S+/answer/\S+)", text):
+            return found[1]
+    return None
 
 
 def approve_in_slack(product: Product, slack: Slack, path: str, review: Review) -> None:

@@ -64,19 +64,38 @@ class ApprovalPolicyAdmin(Base):
 class ApprovalAdmin(ReadOnly):
     """Actions that outside agents asked approval for; people decide in the reviews."""
 
-    list_display = ("action", "title", "agent", "session", "owner", "risk", "phase", "created_at")
+    list_display = (
+        "action", "shown_title", "shown_agent", "shown_session", "owner", "risk", "phase",
+        "created_at",
+    )  # fmt: skip
     list_filter = ("phase", "risk", "result_mismatch")
     list_select_related = ("owner",)
     search_fields = ("action", "title", "agent", "session")
     fields = (
-        "action", "title", "run", "phase", "risk", "policy", "owner", "agent", "session", "url",
-        "shown_context", "callback_url", "arguments_digest", "result_ok", "shown_error",
-        "result_mismatch", "result_at", "created_at",
+        "action", "shown_title", "run", "phase", "risk", "policy", "owner", "shown_agent",
+        "shown_session", "shown_url", "shown_context", "callback_url", "arguments_digest",
+        "result_ok", "shown_error", "result_mismatch", "result_at", "created_at",
     )  # fmt: skip
 
     @admin.display(description="run")
     def run(self, row: Approval) -> SafeString | str:
         return link(str(row.execution_id), "reviews:run", row.execution_id)
+
+    @admin.display(description="title", ordering="title")
+    def shown_title(self, row: Approval) -> str:
+        return mask_secrets(row.title)
+
+    @admin.display(description="agent", ordering="agent")
+    def shown_agent(self, row: Approval) -> str:
+        return mask_secrets(row.agent)
+
+    @admin.display(description="session", ordering="session")
+    def shown_session(self, row: Approval) -> str:
+        return mask_secrets(row.session)
+
+    @admin.display(description="URL")
+    def shown_url(self, row: Approval) -> str:
+        return mask_secrets(row.url)
 
     @admin.display(description="context")
     def shown_context(self, row: Approval) -> str:

@@ -119,8 +119,8 @@ class GateCallAdmin(ReadOnly):
     search_fields = ("tool", "client", "uid")
     fields = (
         "tool", "gate", "user", "token", "client", "policy", "run", "questions", "uid",
-        "arguments_digest", "created_at", "sent_at", "sent_digest", "answered_at", "outcome",
-        "answer_digest", "shown_error", "closed_at",
+        "arguments_digest", "created_at", "not_sent_at", "sent_at", "sent_digest", "answered_at",
+        "outcome", "answer_digest", "shown_error", "closed_at",
     )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[GateCall]:

@@ -32,7 +32,7 @@ from workflows.models import Approval
 from workflows.models.approvals import ACTION_NAME, ApprovalPolicy, ApprovalStatus
 
 from . import services
-from .selectors import approval_body, approvals_of, expires_at
+from .selectors import approval_body, asked_with, expires_at, readable_approvals
 from .waiting import MAX_WAIT_SECONDS, waiting_response
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ APPROVAL_ID = OpenApiParameter(
     "approval_id", str, OpenApiParameter.PATH, description="Digits.", pattern=ID_PATTERN
 )
 READS_ONLY = "Your role does not ask for approvals."
+_OTHER_TOKEN = "Another token asked for this approval. Use that token, or sign in."  # noqa: S105
 _MAX_SECONDS = 31_536_000
 _DIGEST = r"^[0-9a-f]{64}$"
 
@@ -296,16 +297,16 @@ class ApprovalRowSerializer(PlainSerializer):
 
 
 def own_approval(request: Request, approval_id: str) -> Approval:
-    """Return an approval of the caller; raise Http404 for the approval of another person."""
-    approval = approvals_of(caller(request)).filter(pk=parse_id(approval_id)).first()
+    """Return an approval that the caller may read; raise Http404 for any other."""
+    approval = readable_approvals(caller(request)).filter(pk=parse_id(approval_id)).first()
     if approval is None:
         raise Http404
     return approval
 
 
 def own_body(user: User, approval_id: int) -> dict[str, Any] | None:
-    """Return an approval of the user, or None."""
-    approval = approvals_of(user).filter(pk=approval_id).first()
+    """Return an approval that the user may read, or None."""
+    approval = readable_approvals(user).filter(pk=approval_id).first()
     return dict(ApprovalSerializer(approval_body(approval)).data) if approval else None
 
 
@@ -324,7 +325,7 @@ class ApprovalsView(ListAPIView[Approval]):
 
     def get_queryset(self) -> QuerySet[Approval]:
         filters = query_params(self.request, ApprovalFilterSerializer)
-        return approvals_of(caller(self.request)).filter(**filters)
+        return readable_approvals(caller(self.request)).filter(**filters)
 
     @extend_schema(
         operation_id="approvals_list",
@@ -407,6 +408,7 @@ class _CommandView(APIView, ABC):
     def _respond(self, request: Request, approval_id: str) -> StoredResponse:
         approval = own_approval(request, approval_id)
         require(access.may_start(request.user), READS_ONLY)
+        require(asked_with(caller(request), approval), _OTHER_TOKEN)
         self.perform(request, approval)
         return _changed(request, approval.pk, 200)
 

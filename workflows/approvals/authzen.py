@@ -31,7 +31,7 @@ from workflows.models import Approval
 from workflows.models.approvals import ApprovalStatus
 
 from .policies import RISKS
-from .selectors import approval_body, with_status
+from .selectors import approval_body
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -333,9 +333,11 @@ def task_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def callback_body(approval: Approval) -> dict[str, Any]:
-    """Return the members that the profile adds to the webhook that ends an access request."""
-    row = with_status(Approval.objects.filter(pk=approval.pk)).get()
-    task = task_of(approval_body(row))["task"]
+    """Return the members that the profile adds to the webhook that ends an access request.
+
+    The row comes from `with_status`.
+    """
+    task = task_of(approval_body(approval))["task"]
     handle = {name: task[name] for name in ("id", "status", "status_endpoint")}
     return {**(approval.authzen_callback or {}), "task": handle}
 

@@ -41,11 +41,32 @@ _DECIDED: Final = (Status.APPROVED, Status.COMPLETED, Status.FAILED)
 
 
 def approvals_of(user: User) -> QuerySet[Approval]:
-    """Return the approvals that a person's tokens and sessions asked for, with their status."""
+    """Return the approvals that a person's tokens and sessions asked for, with their status.
+
+    A token of the person is no limit here, see `readable_approvals`.
+    """
     if access.allowed_workflow_ids(user) is not None:
         # The token is limited to workflows, and an approval has none.
         return Approval.objects.none()
     return with_status(Approval.objects.filter(owner=user.pk, execution__erased_at=None))
+
+
+def readable_approvals(user: User) -> QuerySet[Approval]:
+    """Return the approvals that a person's token or session may read, with their status.
+
+    A token without the scope `read` reads only what it asked for itself.
+    """
+    credential = access.credential_of(user)
+    rows = approvals_of(user)
+    if credential is None or "read" in credential.scopes:
+        return rows
+    return rows.filter(token=credential.token_id)
+
+
+def asked_with(user: User, approval: Approval) -> bool:
+    """Whether the token that the user acts with asked for the approval; True for a session."""
+    credential = access.credential_of(user)
+    return credential is None or credential.token_id == approval.token_id
 
 
 def with_status(rows: QuerySet[Approval]) -> QuerySet[Approval]:
@@ -82,6 +103,17 @@ def with_status(rows: QuerySet[Approval]) -> QuerySet[Approval]:
             output_field=CharField(),
         )
     )
+
+
+def decided_status(approval: Approval) -> str:
+    """Return the status without what the caller reported: it stays once the run has ended.
+
+    The row comes from `with_status`.
+    """
+    if approval.result_ok is not None:
+        return Status.APPROVED.value
+    status: str = approval.status  # type: ignore[attr-defined]
+    return status
 
 
 _ENDS: Final = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils.crypto import salted_hmac
 
@@ -75,10 +75,17 @@ def ask(
     """
     if access.allowed_workflow_ids(actor) is not None:
         raise PermissionDenied("This token is limited to workflows, and an approval has none.")
-    with transaction.atomic():
-        body_digest = digest(body) if key else ""
+    body_digest = digest(body) if key else ""
+    try:
+        with transaction.atomic():
+            known = _known(actor, key, body_digest)
+            return known or _create(actor, fields, key, body_digest, incomplete=incomplete)
+    except IntegrityError:
+        # An equal request at the same moment was first.
         known = _known(actor, key, body_digest)
-        return known or _create(actor, fields, key, body_digest, incomplete=incomplete)
+        if known is None:
+            raise
+        return known
 
 
 def _key_digest(actor: User, key: str) -> str:
@@ -214,7 +221,7 @@ def _join(prefix: str, path: str) -> str:
 
 def _check_urls(actor: User, url: str, callback: str) -> None:
     problems = []
-    if url and not _is_web_address(url):
+    if url and not is_web_address(url):
         message = "must be an address that begins with https:// or http://"
         problems.append(Problem("requested_by.url", "address", message))
     problem = (url_problem(callback) or _endpoint_problem(actor, callback)) if callback else ""
@@ -250,7 +257,8 @@ def _silence(endpoint: WebhookEndpoint) -> str:
     return ""
 
 
-def _is_web_address(url: str) -> bool:
+def is_web_address(url: str) -> bool:
+    """Whether a page may link the address."""
     try:
         parts = urlsplit(url)
     except ValueError:

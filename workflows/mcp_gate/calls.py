@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -24,6 +25,7 @@ from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.crashpoints import crashpoint
 from workflows.common.schemas import schema_problem
 from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
+from workflows.engine.decide import Refused
 from workflows.engine.policy import TriggerPhase
 from workflows.models import Approval, Gate, GateCall, GatePolicy
 
@@ -44,6 +46,10 @@ _UNKNOWN: Final = (
     "The call was sent and no answer arrived. Whether it took effect is unknown; it is not sent "
     "again."
 )
+_CANCELLED: Final = "Cancelled by the agent."
+_CANCELLED_APPROVED: Final = "Cancelled by the agent. The call was approved, and never sent."
+#: Seconds between two attempts for a task whose server cannot be reached.
+RETRY_SECONDS: Final = 30
 _NOT_REPORTED: Final = "The answer could not be reported: the approval was {} by then."
 _DELETE_BATCH: Final = 5000
 
@@ -64,7 +70,8 @@ class Held:
     """A held call as its agent sees it.
 
     `answer` is the server's result, or with `is_rpc_error` its error; both are None unless the
-    stage is ANSWERED and the answer was stored.
+    stage is ANSWERED and the answer was stored.  `may_retry` is false for a while after the server
+    could not be reached.
     """
 
     uid: str
@@ -81,6 +88,7 @@ class Held:
     answer: dict[str, Any] | None = None
     is_rpc_error: bool = False
     error: str = ""
+    may_retry: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +230,7 @@ def _held(row: GateCall) -> Held:
     approval = _approval_of(row)
     body = approval_body(approval)
     stage = _stage(row, body["status"])
+    is_cancelled = _is_cancelled(row)
     # The digest tells the server's answer from a result that another program reported.
     is_answer = row.answer_digest == _digest_of(approval.result_output)
     has_answer = stage is Stage.ANSWERED and isinstance(approval.result_output, dict) and is_answer
@@ -229,22 +238,35 @@ def _held(row: GateCall) -> Held:
     return Held(
         uid=str(row.uid),
         stage=stage,
-        status=body["status"],
+        status="cancelled" if is_cancelled else body["status"],
         approval_id=str(approval.pk),
         execution_id=body["execution_id"],
         review_url=body["review_url"],
         expires_at=body["expires_at"].isoformat() if body["expires_at"] else None,
-        comment=body["comment"],
+        comment=row.error if is_cancelled else body["comment"],
         created_at=row.created_at.isoformat(),
         updated_at=updated.isoformat(),
         tool=row.tool,
         answer=approval.result_output if has_answer else None,
         is_rpc_error=row.outcome == GateCall.Outcome.ERROR,
         error=row.error,
+        may_retry=_may_retry(row),
     )
 
 
+def _is_cancelled(row: GateCall) -> bool:
+    """Whether the agent cancelled the call before it was sent."""
+    return row.answered_at is not None and row.outcome == GateCall.Outcome.NOT_SENT
+
+
+def _may_retry(row: GateCall) -> bool:
+    pause = timedelta(seconds=RETRY_SECONDS)
+    return row.not_sent_at is None or timezone.now() - row.not_sent_at >= pause
+
+
 def _stage(row: GateCall, status: str) -> Stage:
+    if _is_cancelled(row):
+        return Stage.REFUSED
     if row.answered_at is not None:
         return Stage.ANSWERED
     if row.sent_at is not None:
@@ -271,7 +293,8 @@ def claim(caller: GateCaller, uid: str | UUID) -> Sending | None:
     with transaction.atomic():
         row = _own_call(caller, uid, lock=True)
         approval = _approval_of(row)
-        if row.sent_at is not None or approval.status != "approved":  # type: ignore[attr-defined]
+        is_over = row.sent_at is not None or row.answered_at is not None
+        if is_over or approval.status != "approved":  # type: ignore[attr-defined]
             return None
         target = _target(row)
         if target is None:
@@ -301,7 +324,9 @@ def record(call_id: int, answer: Answer) -> None:
             return
         if answer.outcome == GateCall.Outcome.NOT_SENT and row.approval_id is not None:
             # Nothing happened, so the approval still holds: asking again sends the call.
-            GateCall.objects.filter(pk=row.pk).update(sent_at=None, error=answer.error)
+            GateCall.objects.filter(pk=row.pk).update(
+                sent_at=None, not_sent_at=Now(), error=answer.error
+            )
             return
         GateCall.objects.filter(pk=row.pk).update(
             answered_at=Now(),
@@ -367,17 +392,27 @@ def close(caller: GateCaller, uid: str | UUID) -> None:
 
 
 def cancel(caller: GateCaller, uid: str | UUID) -> None:
-    """Cancel a call that is not decided; a decided one stays as it is."""
-    row = _own_call(caller, uid)
-    approval = _approval_of(row)
-    if approval.status in ("pending", "changes_requested"):  # type: ignore[attr-defined]
-        context, _ = caller.context()
+    """Cancel a call that was not sent, whatever people decide; it is never sent afterwards."""
+    with transaction.atomic():
+        row = _own_call(caller, uid, lock=True)
+        approval = _approval_of(row)
+        status: str = approval.status  # type: ignore[attr-defined]
+        if row.sent_at is not None or row.answered_at is not None:
+            return
+        if status not in ("pending", "changes_requested", "approved"):
+            return
+        error = _CANCELLED_APPROVED if status == "approved" else _CANCELLED
+        cancelled = Answer(GateCall.Outcome.NOT_SENT, error=error)
+        GateCall.objects.filter(pk=row.pk).update(
+            answered_at=Now(), outcome=cancelled.outcome, error=error
+        )
+        if status == "approved":
+            _report(row, cancelled)
+            return
+    context, _ = caller.context()
+    with suppress(Refused):  # decided in this moment; the call is not sent all the same
         approvals.cancel(
-            approval=approval,
-            actor=context.user,
-            reason="Cancelled by the agent.",
-            source="mcp",
-            by_gate=True,
+            approval=approval, actor=context.user, reason=_CANCELLED, source="mcp", by_gate=True
         )
 
 

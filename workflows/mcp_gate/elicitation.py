@@ -1,7 +1,8 @@
-"""Ask people for the input that a server requests during a call (elicitation in form mode).
+"""Ask people for the input that a server requests during a call (elicitation).
 
 Each question is an approval of the action `server.tool.elicitation`: people fill in its arguments,
-which are the answer.  The call goes on meanwhile, so its time limit also limits the wait.
+which are the answer (form mode), or agree to open an address (URL mode).  The call goes on
+meanwhile, so its time limit also limits the wait.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import anyio
 from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
-    ElicitRequestFormParams,
     ElicitRequestParams,
+    ElicitRequestURLParams,
     ElicitResult,
     ErrorData,
 )
@@ -29,6 +30,7 @@ from pydantic import ValidationError
 from workflows import conf
 from workflows.approvals import services as approvals
 from workflows.approvals.selectors import approval_body, with_status
+from workflows.approvals.services import is_web_address
 from workflows.common.schemas import schema_errors, schema_problem
 from workflows.engine.decide import Refused
 from workflows.engine.policy import TriggerPhase
@@ -48,8 +50,37 @@ _ANSWER_SECONDS: Final = 5.0
 #: A question is read without a notification too, because Redis may be unavailable.
 _POLL_SECONDS: Final = 5.0
 _MAX_MESSAGE: Final = 4000
+_MAX_URL: Final = 2000
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a server asks: `arguments` that people complete by the schema, or to open `url`."""
+
+    message: str
+    schema: dict[str, Any]
+    arguments: dict[str, Any]
+    url: str = ""
+
+    @classmethod
+    def of(cls, params: ElicitRequestParams) -> Prompt:
+        """Return what people can answer; raises ValueError with the reason otherwise."""
+        if isinstance(params, ElicitRequestURLParams):
+            if len(params.url) > _MAX_URL or not is_web_address(params.url):
+                raise ValueError("People open only addresses that begin with https:// or http://.")
+            schema = {"type": "object", "properties": {"url": {"type": "string"}}}
+            return cls(params.message, schema, {"url": params.url}, params.url)
+        schema = dict(params.requested_schema)
+        if problem := _problem_of(schema):
+            raise ValueError(f"People cannot answer this schema: {problem}.")
+        defaults = {
+            name: rules["default"]
+            for name, rules in schema["properties"].items()
+            if isinstance(rules, dict) and "default" in rules
+        }
+        return cls(params.message, schema, defaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +133,27 @@ class Questions:
         return await task
 
     async def _answer(self, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        if not isinstance(params, ElicitRequestFormParams):
-            return _refused("A gate does not open addresses for people; ask in form mode.")
-        schema = params.requested_schema
-        if problem := _problem_of(schema):
-            return _refused(f"People cannot answer this schema: {problem}.")
+        try:
+            prompt = Prompt.of(params)
+        except ValueError as problem:
+            return _refused(str(problem))
         self._asked += 1
         if self._asked > MAX_QUESTIONS:
             return _refused(f"A server may ask at most {MAX_QUESTIONS} times during one call.")
         try:
             async with waiting_call(self._caller.caller):
-                question = await in_thread(self._ask, params.message, schema)
-                return await self._decision(question, schema)
+                question = await in_thread(self._ask, prompt)
+                return await self._decision(question, prompt)
         except Exception as error:
             # The server gets no details: it is not the one who configures policies and tokens.
             logger.warning("a question of an MCP server was not asked: %s", error)
             return ErrorData(code=INVALID_REQUEST, message="People could not be asked.")
 
-    def _ask(self, message: str, schema: Mapping[str, Any]) -> Question:
+    def _ask(self, prompt: Prompt) -> Question:
         seconds = max(1, round(self._end - time.monotonic()))
-        return ask(self._caller, self._call_id, message, schema, seconds)
+        return ask(self._caller, self._call_id, prompt, seconds)
 
-    async def _decision(self, question: Question, schema: Mapping[str, Any]) -> ElicitResult:
+    async def _decision(self, question: Question, prompt: Prompt) -> ElicitResult:
         """Wait for the decision, at most until the call has to end."""
         text = f"the server asks people: {question.review_url}"
         try:
@@ -137,7 +167,7 @@ class Questions:
                     await self._waits(text)
         finally:
             # Also after a cancellation: nobody decides a question of a call that has ended.
-            result = await in_thread(end, question, schema)
+            result = await in_thread(end, question, prompt)
         return result
 
 
@@ -155,21 +185,16 @@ def _problem_of(schema: Mapping[str, Any]) -> str:
 # --- in the database ------------------------------------------------------------------------------
 
 
-def ask(
-    caller: GateCaller, call_id: int, message: str, schema: Mapping[str, Any], seconds: int
-) -> Question:
+def ask(caller: GateCaller, call_id: int, prompt: Prompt, seconds: int) -> Question:
     """Ask people a question of the server that a call was sent to."""
     context, gate = caller.context()
     caller.caller.count("start")
     call = GateCall.objects.get(pk=call_id)
     info = tool_infos(gate, [call.tool])[call.tool]
     server, _, tool = call.tool.partition(".")
-    properties = schema["properties"].items()
-    defaults = {
-        name: rules["default"]
-        for name, rules in properties
-        if isinstance(rules, dict) and "default" in rules
-    }
+    answer = "it gets the arguments as the answer"
+    if prompt.url:
+        answer = "open the address and finish there what it asks for: it gets the answer `accept`"
     approval = approvals.ask(
         actor=context.user,
         incomplete=True,
@@ -177,18 +202,17 @@ def ask(
             "action": {
                 "name": info.action[: 199 - len(_SUFFIX)] + _SUFFIX,
                 "title": f"{server} asks during {tool}"[:200],
-                "description": message[:_MAX_MESSAGE],
-                "arguments": defaults,
-                "schema": dict(schema),
+                "description": prompt.message[:_MAX_MESSAGE],
+                "arguments": prompt.arguments,
+                "schema": prompt.schema,
             },
             "phase": TriggerPhase.BEFORE_EXECUTION.value,
             # Always high, so that no rule answers instead of a person.
             "risk": "high",
-            "editable": True,
+            "editable": () if prompt.url else True,
             "context": f"Gate `{gate.name}`. The MCP server waits for this input at most "
-            f"{seconds} s. If you approve, it gets the arguments as the answer; if you reject, it "
-            "gets the answer `decline`.",
-            "requested_by": {"agent": call.client, "session": call.session},
+            f"{seconds} s. If you approve, {answer}; if you reject, it gets the answer `decline`.",
+            "requested_by": {"agent": call.client, "session": call.session, "url": prompt.url},
             "timeout_seconds": seconds,
             "on_timeout": "reject",
             "max_change_requests": 0,
@@ -209,7 +233,7 @@ def is_open(caller: GateCaller, question: Question) -> bool:
     return status == "pending"
 
 
-def end(question: Question, schema: Mapping[str, Any]) -> ElicitResult:
+def end(question: Question, prompt: Prompt) -> ElicitResult:
     """Return the decision as the server gets it, and cancel a question that nobody decided."""
     approval = _approval(question.approval_id)
     if approval.status in ("pending", "changes_requested"):  # type: ignore[attr-defined]
@@ -224,15 +248,17 @@ def end(question: Question, schema: Mapping[str, Any]) -> ElicitResult:
         approval = _approval(question.approval_id)
     match approval.status:  # type: ignore[attr-defined]
         case "approved":
-            return _accepted(approval, schema)
+            return _accepted(approval, prompt)
         case "rejected":
             return ElicitResult(action="decline")
     return ElicitResult(action="cancel")
 
 
-def _accepted(approval: Approval, schema: Mapping[str, Any]) -> ElicitResult:
+def _accepted(approval: Approval, prompt: Prompt) -> ElicitResult:
+    if prompt.url:
+        return ElicitResult(action="accept")
     content = dict(approval_body(approval)["arguments"])
-    if not schema_errors(dict(schema), content):
+    if not schema_errors(prompt.schema, content):
         with suppress(ValidationError):
             return ElicitResult(action="accept", content=content)
     logger.warning("the answer of approval %s does not match the schema", approval.pk)

@@ -92,8 +92,8 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
         tasks.require_tasks(ctx)
         caller = caller_of(ctx)
         await _own_task(caller, params.task_id)
-        sending.stop(params.task_id)
         await in_thread(calls.cancel, caller, params.task_id)
+        sending.stop(params.task_id)  # a call that was sent first
         return {"resultType": "complete"}
 
     server: Server[Any] = Server(
@@ -283,7 +283,7 @@ class _Progress:
 async def _get_task(ctx: Context, params: tasks.TaskParams, caller: GateCaller) -> dict[str, Any]:
     tasks.require_tasks(ctx)
     held = await _own_task(caller, params.task_id)
-    if held.stage is Stage.APPROVED and not sending.is_under_way(held.uid):
+    if held.stage is Stage.APPROVED and held.may_retry and not sending.is_under_way(held.uid):
         sending.start_held(caller, held.uid, ctx.session.report_progress)
     elif held.stage in (Stage.ANSWERED, Stage.REFUSED):
         await in_thread(calls.close, caller, held.uid)

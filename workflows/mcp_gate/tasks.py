@@ -12,11 +12,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, RequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from .calls import Held, Stage
+from .calls import RETRY_SECONDS, Held, Stage
 from .results import final_result
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _POLL_MS: Final = 2000
+#: While the server cannot be reached: an attempt is made at most once in this time.
+_RETRY_MS: Final = RETRY_SECONDS * 1000
 
 
 class TaskParams(RequestParams):
@@ -72,6 +74,9 @@ def _task(held: Held, status: str) -> dict[str, Any]:
     }
     if held.stage is Stage.PENDING:
         task["statusMessage"] = f"A person has to decide at {held.review_url}"
+    elif held.stage is Stage.APPROVED and held.error:
+        task["statusMessage"] = f"Approved, not executed yet. {held.error}"
+        task["pollIntervalMs"] = _RETRY_MS
     elif held.comment:
         task["statusMessage"] = held.comment
     return task

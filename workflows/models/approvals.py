@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
+from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import ReviewPolicy
 from workflows.engine.standing_terms import MAX_HOURS
 
@@ -232,4 +233,4 @@ class Approval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.title or self.action
+        return mask_secrets(self.title) or self.action

@@ -98,6 +98,9 @@ class GateCall(models.Model):
     sent_at = models.DateTimeField(null=True)
     # Digest of the arguments that the server got.
     sent_digest = models.CharField(max_length=64, blank=True, default="")
+    # When the server could not be reached last; the call may be sent again.
+    not_sent_at = models.DateTimeField(null=True)
+    # When the call was over: answered, lost, or cancelled before it was sent.
     answered_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True, default="")
     answer_digest = models.CharField(max_length=64, blank=True, default="")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from workflows.approvals.authzen import callback_body
+from workflows.approvals.selectors import decided_status, with_status
 from workflows.engine.events import public_payload
 from workflows.models import (
     Approval,
@@ -56,15 +57,15 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
 
 
 def _callback(event: ExecutionEvent, endpoint: WebhookEndpoint) -> dict[str, Any]:
-    """Return `task` and `state` for the endpoint that an AuthZEN access request named."""
+    """Return the members about the approval whose request named the endpoint as its callback."""
     if event.kind not in _ENDS:
         return {}
-    approval = Approval.objects.filter(
-        execution_id=event.execution_id,
-        callback_url=endpoint.url,
-        authzen_callback__isnull=False,
-    ).first()
-    return callback_body(approval) if approval else {}
+    rows = Approval.objects.filter(execution_id=event.execution_id, callback_url=endpoint.url)
+    approval = with_status(rows).first()
+    if approval is None:
+        return {}
+    about = {"approval": {"id": str(approval.pk), "status": decided_status(approval)}}
+    return about if approval.authzen_callback is None else {**about, **callback_body(approval)}
 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:

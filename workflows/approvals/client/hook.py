@@ -3,8 +3,10 @@
     python3 hook.py claude-code --timeout 3500 || exit 2     PreToolUse of Claude Code
     python3 hook.py codex --timeout 3500 || exit 2           PermissionRequest of Codex
 
-Reads the event from standard input and prints the answer. It needs HOLDPOINT_URL and
-HOLDPOINT_TOKEN, a token with the scope `ask`.
+Reads the event from standard input and prints the answer. It reads the address of the server and a
+token with the scope `ask` from ~/.holdpoint/<agent>.json, {"url": "https://…", "token": "hp_…"},
+which only its owner may read, or from HOLDPOINT_URL and HOLDPOINT_TOKEN. A token in the command of
+the hook would be in the list of processes, which every user of the machine can read.
 
 It fails closed: without a decision it exits with 2 and a reason on standard error, which denies the
 call in both agents. That covers an unreachable server, a wrong answer, a signal and the end of
@@ -20,11 +22,13 @@ import json
 import os
 import random
 import signal
+import stat
 import sys
 import time
 import urllib.error
 import urllib.request
 import uuid
+from pathlib import Path
 from typing import Any, NoReturn
 
 EVENTS = {"claude-code": "PreToolUse", "codex": "PermissionRequest"}
@@ -68,10 +72,11 @@ def deny(reason: str) -> NoReturn:
 def decided(agent: str, event: bytes, timeout: float) -> dict[str, Any]:
     """Return the answer of the server, once people have decided; raise Denied otherwise."""
     end = time.monotonic() + timeout
+    base, token = credentials(agent)
     key, pause, last = uuid.uuid4().hex, 0.5, "nobody decided in time"
     while (left := end - time.monotonic()) > 0:
         try:
-            body = post(agent, event, key, left)
+            body = post(base, token, agent, event, key, left)
         except (OSError, http.client.HTTPException, ValueError) as error:
             last = f"{type(error).__name__}: {error}"
             time.sleep(max(0.0, min(pause * random.uniform(0.5, 1), end - time.monotonic())))  # noqa: S311
@@ -83,17 +88,44 @@ def decided(agent: str, event: bytes, timeout: float) -> dict[str, Any]:
     raise Denied(last)
 
 
-def post(agent: str, event: bytes, key: str, left: float) -> dict[str, Any]:
+def credentials(agent: str) -> tuple[str, str]:
+    """Return the address of the server and the token; raise Denied without them."""
+    if "HOLDPOINT_URL" in os.environ or "HOLDPOINT_TOKEN" in os.environ:
+        base, token = os.environ.get("HOLDPOINT_URL"), os.environ.get("HOLDPOINT_TOKEN")
+        source = "HOLDPOINT_URL and HOLDPOINT_TOKEN"
+    else:
+        path = Path.home() / ".holdpoint" / f"{agent}.json"
+        base, token = stored(path)
+        source = str(path)
+    if not isinstance(base, str) or not base.startswith(("https://", "http://")):
+        raise Denied(f"{source} name no server, such as https://holdpoint.example.com")
+    if not isinstance(token, str) or not token:
+        raise Denied(f"{source} have no token")
+    return base.rstrip("/"), token
+
+
+def stored(path: Path) -> tuple[object, object]:
+    """Return the address and the token of a file that only its owner may read."""
+    try:
+        mode = path.stat().st_mode
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Denied(f"{path} cannot be read: {error}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise Denied(f"other users may read {path}: run chmod 600 {path}")
+    if not isinstance(values, dict):
+        raise Denied(f"{path} is not a JSON object")
+    return values.get("url"), values.get("token")
+
+
+def post(base: str, token: str, agent: str, event: bytes, key: str, left: float) -> dict[str, Any]:
     """Send the event; the same key continues the same approval."""
     wait = int(max(1, min(_LONGEST_WAIT, left)))
-    base = os.environ.get("HOLDPOINT_URL", "").rstrip("/")
-    if not base.startswith(("https://", "http://")):
-        raise Denied("HOLDPOINT_URL is not set")
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
         f"{base}/api/v1/hooks/{agent}/?wait={wait}&envelope=true&call={key}",
         data=event,
         headers={
-            "Authorization": f"Bearer {os.environ.get('HOLDPOINT_TOKEN', '')}",
+            "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
         },
     )

@@ -18,6 +18,7 @@ from tests.integration.reviews.notifications.test_outgoing_messages import (
     send_all,
 )
 from workflows.api import throttling
+from workflows.approvals.services import ask
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import CommandLog, Hold
@@ -86,6 +87,27 @@ def test_the_link_of_a_mail_shows_the_review_and_decides_it_once(ann: User, hold
 
 def csrf(browser: Client) -> str:
     return browser.cookies["holdpoint_csrf"].value
+
+
+def test_the_page_has_what_an_agent_says_about_its_action(
+    client: Client, ann: User, make_user: MakeUser
+) -> None:
+    fields = {
+        "action": {"name": "payments.transfer", "description": "Sends money.", "arguments": {}},
+        "phase": BEFORE,
+        "risk": "low",
+        "context": "Invoice **4711** is due. password=hunter2hunter2",
+        "requested_by": {"agent": "billing-bot", "session": "s-1"},
+    }
+    approval = ask(actor=make_user("olga", "integrator"), fields=fields)
+    hold = Hold.objects.get(execution=approval.execution_id)
+    shown = client.get(link(ann, hold))
+    assert shown["Referrer-Policy"] == "strict-origin"
+    for expected in (
+        "payments.transfer", "Sends money.", "billing-bot", "s-1", "olga", "<strong>4711</strong>",
+    ):  # fmt: skip
+        assert expected in shown.text, expected
+    assert "hunter2" not in shown.text
 
 
 def test_a_post_from_another_site_decides_nothing(ann: User, hold: Hold) -> None:

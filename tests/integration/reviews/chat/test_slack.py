@@ -125,11 +125,38 @@ def test_a_rejection_asks_for_its_reason(hold: Hold, slack: Slack, send: Send) -
     assert "ann rejected this: not now" in texts(slack.only())
 
 
-def asked(operator: User, **arguments: Any) -> Hold:
+def asked(operator: User, *, more: dict[str, Any] | None = None, **arguments: Any) -> Hold:
     """An action of an outside agent with these arguments, of low risk."""
     action = {"name": "payments.transfer", "title": "Pay invoice 4711", "arguments": arguments}
-    fields = {"action": action, "phase": BEFORE, "risk": "low"}
+    fields = {"action": action, "phase": BEFORE, "risk": "low", **(more or {})}
     return Hold.objects.get(execution=ask(actor=operator, fields=fields).execution_id)
+
+
+def test_a_message_has_what_the_agent_says_about_its_action(
+    operator: User, ann: User, slack: Slack, send: Send
+) -> None:
+    more = {
+        "context": "Invoice 4711 is **due** <!here>.",
+        "requested_by": {"agent": "billing-bot", "session": "s-1", "url": "https://bot.example/"},
+    }
+    asked(operator, more=more, to="bob")
+    deliver()
+    message = slack.only()
+    for action in ("reject", "edit"):
+        send(press(message, action, user=ANN))
+    for content in (message, *slack.views):
+        for expected in ("billing-bot", "s-1", operator.username, "is **due**", "https://bot"):
+            assert expected in texts(content), expected
+    blocks = [block for block in message["blocks"] if "<!here>" in json.dumps(block)]
+    assert [block["text"]["type"] for block in blocks] == ["plain_text"]
+
+
+def test_a_context_that_does_not_fit_opens_the_desk(
+    operator: User, ann: User, slack: Slack
+) -> None:
+    asked(operator, more={"context": "x" * 2901}, to="bob")
+    deliver()
+    assert buttons(slack.only()) == ["open"]
 
 
 def test_presses_of_a_person_are_limited(

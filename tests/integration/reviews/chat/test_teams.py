@@ -15,6 +15,7 @@ from reviews.models import ChatHook, HumanReviewRecord, NoticeMessage
 from reviews.notifications import sender
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.notifications.conftest import consume_journal
+from tests.support.pages import Page
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common.secret_encryption import encrypt
 from workflows.models import Hold
@@ -99,8 +100,12 @@ def test_the_chat_of_a_person_decides_by_a_signed_link(
     hold = waiting(start)
     deliver()
     (got,) = teams.got
-    path = urls(got.body)["Approve or reject"].removeprefix("http://testserver")
-    assert client.get(path).status_code == 200
+    buttons = {name: url.removeprefix("http://testserver") for name, url in urls(got.body).items()}
+    assert list(buttons) == ["Approve…", "Reject…", "Edit…"]
+    assert buttons["Edit…"] == f"/review/{hold.execution_id}/{hold.pk}/"
+    for name, offered in (("Reject…", {"REJECT"}), ("Approve…", {"APPROVE"})):
+        assert Page(client.get(buttons[name])).answers("decision") == offered
+    path = buttons["Approve…"]
     assert client.post(path, {"decision": "APPROVE"}).status_code == 303
     record = HumanReviewRecord.objects.get(hold=hold)
     assert (record.reviewer, record.source) == (ann, "link")

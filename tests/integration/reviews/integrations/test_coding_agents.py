@@ -48,11 +48,14 @@ def test_the_settings_have_a_token_that_can_only_ask(browser: Client, agent: Any
     token = ApiToken.objects.get()
     assert (token.name, token.scopes) == (agent.title, ["ask"])
     assert token.expires_at is not None
-    assert f"HOLDPOINT_TOKEN={token.prefix}_" in hook["command"]
+    assert token.prefix not in hook["command"]  # commands are in the list of processes
+    assert json.loads(field(response, "made-token"))["token"].startswith(f"{token.prefix}_")
     timeout = re.search(r"--timeout (\d+)", hook["command"])
     assert timeout
     assert int(timeout[1]) < hook["timeout"]
-    assert field(response, "made-download").endswith("/client/hook.py")
+    commands = field(response, "made-download")
+    assert "/client/hook.py" in commands
+    assert commands.endswith(f"install -m 600 /dev/null ~/.holdpoint/{agent.name}.json")
     assert token.prefix + "_" not in browser.get(URL).content.decode()
 
 

@@ -115,10 +115,11 @@ def test_a_timeout_rejects(agent: Agent) -> None:
 
 def test_who_asked_may_not_decide(people: People) -> None:
     owner = people("owner", "reviewer")
-    body = Agent(owner).asked()
+    agent = Agent(owner)
+    body = agent.asked()
     with pytest.raises(NotAllowed):
         decided(body, owner)
-    assert Agent(owner).get(body["id"])["status"] == "pending"
+    assert agent.get(body["id"])["status"] == "pending"
 
 
 def test_only_the_groups_of_the_request_decide(agent: Agent, people: People) -> None:
@@ -246,6 +247,31 @@ def test_approvals_of_others_do_not_exist(agent: Agent, people: People, reviewer
     ):
         assert other.post(f"{body['id']}/{path}/", data).status_code == 404
     assert agent.get(body["id"])["status"] == "pending"
+
+
+def test_a_token_continues_only_what_it_asked_for(agent: Agent, reviewer: User) -> None:
+    body = agent.asked()
+    blind, reader = Agent(agent.user), Agent(agent.user, "ask", "read")
+    assert blind.client.get(f"{URL}{body['id']}/").status_code == 404
+    assert blind.client.get(URL).json()["results"] == []
+    assert reader.get(body["id"])["arguments"] == PAY
+    assert [each["id"] for each in reader.client.get(URL).json()["results"]] == [body["id"]]
+
+    def attempts(path: str, data: dict[str, Any]) -> list[int]:
+        path = f"{body['id']}/{path}/"
+        return [each.post(path, data).status_code for each in (blind, reader)]
+
+    assert attempts("cancel", {}) == [404, 403]
+    decided(body, reviewer, "REQUEST_CHANGES", comment="less")
+    assert attempts("resubmit", {"arguments": PAY}) == [404, 403]
+    assert agent.post(f"{body['id']}/resubmit/", {"arguments": PAY}).status_code == 200
+    decided(body, reviewer)
+    assert attempts("result", {"ok": True}) == [404, 403]
+    session = APIClient()
+    session.force_login(agent.user)
+    assert (
+        session.post(f"{URL}{body['id']}/result/", {"ok": True}, format="json").status_code == 200
+    )
 
 
 def test_the_scope_ask_allows_nothing_else(agent: Agent) -> None:

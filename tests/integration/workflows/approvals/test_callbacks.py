@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from tests.integration.workflows.approvals.conftest import Agent, decided
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.fan_out import create_deliveries
+from workflows.webhooks.payload import delivery_body
 from workflows.webhooks.services import create_endpoint
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +46,10 @@ def test_the_endpoint_is_sent_how_the_approval_ended(agent: Agent, reviewer: Use
     newest = ExecutionEvent.objects.latest("pk").pk
     create_deliveries(target, horizon=newest, sender="here")
     delivery = WebhookDelivery.objects.get()
+    told = {"id": body["id"], "status": "approved"}
+    assert json.loads(delivery_body(delivery))["approval"] == told
+    assert agent.post(f"{body['id']}/result/", {"ok": True}).json()["status"] == "completed"
+    assert json.loads(delivery_body(delivery))["approval"] == told  # the same for each attempt
     assert (delivery.type, str(delivery.execution_id)) == (
         "workflow_complete",
         body["execution_id"],

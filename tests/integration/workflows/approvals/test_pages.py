@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from reviews.insights import statistics as insights_statistics
+from reviews.insights.statistics import Period, Scope
+from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import PAY, Agent, decided, hold_of, row_of
 from workflows.executions.jobs import run_to_rest
 
@@ -121,17 +125,45 @@ def test_queue_and_run_pages_open(agent: Agent, desk: Client) -> None:
     assert "payments.transfer" in desk.get(run).content.decode()
 
 
+def test_past_decisions_and_insights_count_actions(
+    agent: Agent, desk: Client, reviewer: User
+) -> None:
+    first = agent.asked()
+    decided(first, reviewer, edits={**PAY, "amount": 200}, comment="Less this month.")
+    record = HumanReviewRecord.objects.get()
+    hold = hold_of(agent.asked(action={"arguments": {**PAY, "amount": 251}}))
+    url = reverse("reviews:precedents", args=(hold.execution_id, hold.pk))
+    (shown,) = desk.get(url).context["similar_decisions"]
+    assert shown["url"] == reverse("reviews:record", args=(record.pk,))
+    assert shown["comment"] == "Less this month."
+    period = Period.of(7, today=datetime.now(UTC).date())
+    ((tool, tally),) = insights_statistics.tally_by(Scope(reviewer, period), "tool")
+    assert (tool, tally.total, tally.edited) == ("payments.transfer", 1, 1)
+    assert "payments.transfer" in desk.get("/insights/").text
+
+
 def test_the_admin_shows_no_secret_of_an_approval(agent: Agent, reviewer: User) -> None:
     root = User.objects.create_superuser("root")
-    body = agent.asked(context="password=hunter2hunter2")
+    secret = "password=hunter2hunter2"
+    body = agent.asked(
+        action={"title": secret},
+        requested_by={
+            "agent": secret, "session": secret, "url": "https://bot.example/?password=hunter2hunter2",
+        },
+        context=secret,
+    )  # fmt: skip
     decided(body, reviewer)
     output = {"password": "hunter2hunter2"}
     agent.post(f"{body['id']}/result/", {"ok": False, "output": output, "error": "pw"})
     client = Client()
     client.force_login(root)
-    text = client.get(reverse("admin:workflows_approval_change", args=(body["id"],))).text
-    assert "payments.transfer" in text
-    assert "hunter2" not in text
+    for page in (
+        reverse("admin:workflows_approval_change", args=(body["id"],)),
+        reverse("admin:workflows_approval_changelist"),
+    ):
+        text = client.get(page).text
+        assert "payments.transfer" in text
+        assert "hunter2" not in text
 
 
 def test_locked_choices_are_read_only(agent: Agent, desk: Client, reviewer: User) -> None:

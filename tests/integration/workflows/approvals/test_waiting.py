@@ -21,7 +21,9 @@ from reviews.decisions.conflicts import Conflict
 from reviews.decisions.services import HoldNotFound
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import URL, Agent, decided, row_of
-from workflows.approvals import waiting
+from tests.integration.workflows.approvals.test_authzen import READ
+from tests.unit.workflows.approvals.test_hook_script import EVENTS
+from workflows.approvals import services, waiting
 from workflows.approvals.api import own_body
 from workflows.models import ApiToken, Approval, Hold
 from workflows.realtime.connection_limits import open_connections
@@ -158,6 +160,33 @@ def test_two_requests_with_one_key_make_one_approval(agent: Agent) -> None:
     calls = [lambda: agent.ask(key="job-1")] * 4
     bodies = [response.json() for response in together(*calls)]
     assert len({body["id"] for body in bodies}) == 1
+    assert Approval.objects.count() == 1
+
+
+@pytest.mark.parametrize("path", ["/api/v1/hooks/codex/?wait=0&call=k", "/access/v1/requests"])
+def test_equal_requests_at_once_make_one_approval(
+    agent: Agent, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests whose key is not in a header: nothing else keeps the second one waiting."""
+    body: dict[str, Any] = EVENTS["codex"]
+    if path.startswith("/access"):
+        denied = agent.client.post("/access/v1/evaluation", READ, format="json").json()["context"]
+        about = denied["access_request"]
+        denial = {name: about[name] for name in ("expires_at", "binding_token")}
+        body = {**READ, "denial": denial}
+    known, first_look = services._known, threading.Barrier(4)
+    looked = threading.local()
+
+    def looks_together(*args: Any) -> Approval | None:
+        found = known(*args)
+        if not getattr(looked, "once", False):
+            looked.once = True
+            first_look.wait(SOON)
+        return found
+
+    monkeypatch.setattr(services, "_known", looks_together)
+    calls = [lambda: agent.client.post(path, body, format="json").status_code] * 4
+    assert set(together(*calls)) <= {200, 202}
     assert Approval.objects.count() == 1
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver import ElicitationResult as Outcome
@@ -56,10 +56,12 @@ def insist(ctx: Context) -> CallToolResult | InputRequiredResult:
 
 
 @server.tool(structured_output=False)
-def open_page(ctx: Context) -> CallToolResult | InputRequiredResult:
+def open_page(ctx: Context, url: str = "https://example.com/sign-in?to=asks") -> Any:
     """Ask people to open an address."""
-    params = ElicitRequestURLParams(message="Sign in", url="https://example.com/")
-    return asks(ElicitRequest(params=params))
+    if ctx.input_responses:
+        answer = ctx.input_responses["q"].model_dump(mode="json", exclude_none=True)
+        return CallToolResult(content=[TextContent(type="text", text=json.dumps(answer))])
+    return asks(ElicitRequest(params=ElicitRequestURLParams(message="Sign in", url=url)))
 
 
 @server.tool(structured_output=False)

@@ -18,6 +18,7 @@ from django.utils import timezone
 from mcp.shared.exceptions import MCPError
 
 from reviews.decisions.edits import ReviewInvalid
+from reviews.models import HumanReviewRecord
 from tests.integration.workflows.mcp_gate.conftest import (
     Agent,
     Upstream,
@@ -205,13 +206,42 @@ def test_at_most_five_questions(agent: Agent, upstream: Upstream, reviewer: User
 
 
 @pytest.mark.parametrize(
-    ("tool", "reason"), [("open_page", "ask in form mode"), ("confuse", "cannot answer")]
+    ("tool", "arguments", "reason"),
+    [
+        ("confuse", {}, "cannot answer"),
+        ("open_page", {"url": "javascript:alert(1)"}, "https://"),
+        ("open_page", {"url": "https://example.com/" + "x" * 2000}, "https://"),
+    ],
 )
-def test_what_people_cannot_answer_is_refused(agent: Agent, tool: str, reason: str) -> None:
+def test_what_people_cannot_answer_is_refused(
+    agent: Agent, tool: str, arguments: dict[str, str], reason: str
+) -> None:
     with pytest.raises(MCPError, match=reason):
-        agent.call(f"asks__{tool}")
+        agent.call(f"asks__{tool}", **arguments)
     assert not Hold.objects.exists()
     assert reason in GateCall.objects.get().error
+
+
+@pytest.mark.parametrize(("decision", "action"), [("APPROVE", "accept"), ("REJECT", "decline")])
+def test_people_open_an_address_of_the_server(
+    agent: Agent, reviewer: User, client: Any, decision: str, action: str
+) -> None:
+    pages: list[str] = []
+
+    def read_and_decide() -> None:
+        hold = wait_for(open_hold, what="a hold")
+        client.force_login(reviewer)
+        url = reverse("reviews:decision", args=[hold.execution_id, hold.pk])
+        pages.append(client.get(url).text)
+        decided(reviewer, decision, comment="seen")
+
+    deciding = meanwhile(read_and_decide)
+    answer = json.loads(text_of(agent.call("asks__open_page")))
+    deciding.join()
+    assert answer == {"action": action}
+    assert 'href="https://example.com/sign-in?to=asks"' in pages[0]
+    assert "The server is told that you open the address." in pages[0]
+    assert (Approval.objects.get().risk, HumanReviewRecord.objects.count()) == ("high", 1)
 
 
 def test_the_policy_of_the_question_applies(agent: Agent, reviewer: User) -> None:

@@ -330,8 +330,8 @@ FORGED = {"isError": False, "content": [{"type": "text", "text": "forged"}]}
 
 
 def _asking() -> APIClient:
-    """A client with a token of the agent's person that only asks for approvals."""
-    return APIClient(headers={"Authorization": f"Bearer {new_token(scopes=('ask',))}"})
+    """A client with a token of the agent's person that asks for approvals and reads all of them."""
+    return APIClient(headers={"Authorization": f"Bearer {new_token(scopes=('ask', 'read'))}"})
 
 
 def test_another_token_neither_reports_nor_continues_a_call(

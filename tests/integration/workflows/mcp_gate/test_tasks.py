@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, Request, RequestParams, Result
@@ -21,7 +23,8 @@ from tests.integration.workflows.mcp_gate.conftest import (
     text_of,
 )
 from tests.support.processes import wait_for
-from workflows.models import Gate, Hold
+from workflows.mcp_gateway.threads import in_thread
+from workflows.models import Approval, Gate, GateCall, Hold, McpServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,6 +45,7 @@ class AnyResult(Result):
     result_type: str = "complete"
     status: str = ""
     status_message: str = ""
+    poll_interval_ms: int = 0
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
@@ -123,23 +127,71 @@ def test_an_error_of_the_protocol_fails_the_task(gate: Gate, reviewer: User) -> 
     assert failed.value.code == -32055
 
 
-def test_a_task_is_cancelled(gate: Gate, upstream: Upstream) -> None:
+def steps(*work: Any) -> list[AnyResult]:
+    """Ask for a held call, and return the answers of methods on its task; call what is callable."""
     agent = Agent(new_token(), extensions=[Tasks()])
 
-    async def inside() -> tuple[str, AnyResult, AnyResult]:
+    async def inside() -> list[AnyResult]:
         async with agent.connect() as client:
             created: Any = await client.session.call_tool("files__write", WRITE, allow_claimed=True)
-            acknowledged = await ask(client.session, "tasks/cancel", created.task_id)
-            return (
-                created.task_id,
-                acknowledged,
-                await ask(client.session, "tasks/get", created.task_id),
-            )
+            found = []
+            for each in work:
+                if callable(each):
+                    await in_thread(each)
+                else:
+                    found.append(await ask(client.session, each, created.task_id))
+            return found
 
-    _, acknowledged, task = asyncio.run(inside())
+    return asyncio.run(inside())
+
+
+def test_a_task_is_cancelled(gate: Gate, upstream: Upstream) -> None:
+    acknowledged, task = steps("tasks/cancel", "tasks/get")
     assert (acknowledged.result_type, task.status) == ("complete", "cancelled")
     assert not Hold.objects.filter(status=Hold.Status.OPEN).exists()
     assert upstream.calls == []
+
+
+def test_a_cancelled_task_is_not_sent_after_its_approval(
+    gate: Gate, upstream: Upstream, reviewer: User
+) -> None:
+    found = steps(lambda: decided(reviewer), "tasks/cancel", "tasks/get", "tasks/get")
+    assert [task.status for task in found[1:]] == ["cancelled"] * 2
+    assert "never sent" in found[1].status_message
+    assert upstream.calls == []
+    call, approval = GateCall.objects.get(), Approval.objects.get()
+    assert (call.sent_at, call.outcome) == (None, "not_sent")
+    assert (approval.result_ok, approval.result_mismatch) == (False, False)
+
+
+def test_a_server_that_cannot_be_reached_is_tried_at_intervals(
+    gate: Gate, upstream: Upstream, reviewer: User
+) -> None:
+    command = McpServer.objects.get().command
+
+    def attempts_end() -> None:
+        wait_for(lambda: GateCall.objects.exclude(not_sent_at=None).exists(), what="an attempt")
+
+    def come_back() -> None:
+        McpServer.objects.update(command=command)
+
+    def wait_half_a_minute() -> None:
+        earlier = timezone.now() - timedelta(seconds=31)
+        GateCall.objects.update(not_sent_at=earlier)
+
+    def is_answered() -> None:
+        wait_for(lambda: GateCall.objects.exclude(answered_at=None).exists(), what="an answer")
+
+    _, away, too_soon, _, answered = steps(
+        lambda: decided(reviewer), lambda: McpServer.objects.update(command="no-such-program"),
+        "tasks/get", attempts_end, "tasks/get", come_back, "tasks/get", wait_half_a_minute,
+        "tasks/get", is_answered, "tasks/get",
+    )  # fmt: skip
+    assert (away.status, away.poll_interval_ms) == ("working", 30_000)
+    assert "cannot be reached" in away.status_message
+    assert too_soon.status == "working"
+    assert answered.status == "completed"
+    assert len(upstream.calls) == 1
 
 
 def test_tasks_of_others_and_clients_without_the_extension(gate: Gate) -> None:

@@ -44,18 +44,20 @@ def server() -> Iterator[fake.Server]:
         yield server
 
 
-def start(agent: str, url: str, timeout: float = 10) -> subprocess.Popen[bytes]:
+def start(
+    agent: str, url: str, timeout: float = 10, *, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, hook.__file__, agent, "--timeout", str(timeout)],
-        env={**os.environ, "HOLDPOINT_URL": url, "HOLDPOINT_TOKEN": fake.TOKEN},
+        env=env or {**os.environ, "HOLDPOINT_URL": url, "HOLDPOINT_TOKEN": fake.TOKEN},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def run(agent: str, url: str, timeout: float = 10) -> tuple[int, str, str]:
-    with start(agent, url, timeout) as process:
+def run(agent: str, url: str, timeout: float = 10, **more: Any) -> tuple[int, str, str]:
+    with start(agent, url, timeout, **more) as process:
         out, error = process.communicate(json.dumps(EVENTS[agent]).encode(), timeout=60)
     return process.returncode, out.decode(), error.decode()
 
@@ -104,6 +106,26 @@ def test_a_rejection_denies_with_its_reason(server: fake.Server, agent: str) -> 
 def test_a_passing_fault_is_retried(server: fake.Server, agent: str) -> None:
     server.faults = [fake.status(503), fake.cut, fake.text("<html>"), envelope(agent, "approved")]
     assert run(agent, server.url, timeout=30)[0] == 0
+
+
+def test_the_token_may_be_in_a_file_that_only_its_owner_reads(
+    server: fake.Server, tmp_path: Path
+) -> None:
+    env = {name: text for name, text in os.environ.items() if not name.startswith("HOLDPOINT_")}
+    env["HOME"] = str(tmp_path)
+    assert "cannot be read" in denied(run("codex", "", env=env))
+    file = tmp_path / ".holdpoint" / "codex.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"url": server.url, "token": fake.TOKEN}))
+    file.chmod(0o640)
+    assert "chmod 600" in denied(run("codex", "", env=env))
+    assert server.seen == []
+    file.chmod(0o600)
+    server.faults = [envelope("codex", "approved")]
+    assert run("codex", "", env=env)[0] == 0
+    for wrong in ("[]", "{}", '{"url": 1}', json.dumps({"url": server.url})):
+        file.write_text(wrong)
+        denied(run("codex", "", env=env))
 
 
 WRONG = [

@@ -48,7 +48,8 @@ class Person:
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
-        self._answer: dict[str, list[str]] = {}
+        #: Where the browser goes after the consent.
+        self.callback = ""
 
     async def consent(self, address: str) -> None:
         page = await self._http.get(address)  # the sign-in page
@@ -57,10 +58,11 @@ class Person:
         page = await self._http.post(_path(address), data=_fields(page) | {"allow": "true"})
         link = BeautifulSoup(page.text, "html.parser").select_one("main a[rel=noreferrer]")
         assert link is not None, page.text
-        self._answer = parse_qs(urlsplit(str(link["href"])).query)
+        self.callback = str(link["href"])
 
     async def answer(self) -> AuthorizationCodeResult:
-        values = {name: texts[0] for name, texts in self._answer.items()}
+        query = parse_qs(urlsplit(self.callback).query)
+        values = {name: texts[0] for name, texts in query.items()}
         return AuthorizationCodeResult(
             code=values["code"], state=values["state"], iss=values["iss"]
         )
