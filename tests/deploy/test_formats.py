@@ -119,6 +119,37 @@ def test_every_pod_is_confined_and_selected_by_the_policies() -> None:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def images(**values: Any) -> dict[str, str]:
+    return {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"]: container["image"]
+        for pod in pods(webhooks={"replicas": 1}, **values)
+        for container in pod["spec"]["containers"]
+    }
+
+
+def test_an_upgrade_migrates_and_replaces_the_web_processes_last() -> None:
+    """The first step changes no web pod; the second one changes nothing else."""
+    before = images(image={"tag": "1"})
+    first = images(image={"tag": "2"}, web={"tag": "1"})
+    second = images(image={"tag": "2"}, web={"tag": ""})
+    assert set(before) == {"migrations", "sweeper", "web", "webhooks", "workers"}
+    assert set(before.values()) == {"holdpoint:1"}
+    assert first == {**second, "web": "holdpoint:1"}
+    assert set(second.values()) == {"holdpoint:2"}
+
+    (web,) = [pod for pod in pods() if pod["metadata"]["labels"].keys()
+              == {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}]  # fmt: skip
+    assert web["spec"]["containers"][0]["name"] == "web"
+
+
+def test_the_migration_runs_before_the_processes_are_replaced() -> None:
+    (job,) = [each for each in rendered() if each["kind"] == "Job"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    grant = "python -m config.database.roles"
+    assert container["args"] == ["sh", "-c", f"{grant} && python manage.py migrate && {grant}"]
+
+
 def test_secrets_are_referenced_and_mounted() -> None:
     for pod in pods(files={"existingClaim": "shared"}):
         (container,) = pod["spec"]["containers"]
