@@ -29,13 +29,13 @@ EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}",
 )
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
-#: Table or function → statements about it. An empty database has none of them, and the migrations of
-#: 0.1.0 did not create the function.
+#: Table or function → statements about it. An empty database has none of them, and 0.1.0 did not
+#: have the function.
 WHERE_PRESENT: dict[str, tuple[LiteralString, ...]] = {
     "django_migrations": ("REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",),
     # The one column of an append-only table that a worker writes; a trigger lets it do so once.
     "workflows_queuedcommand": ("GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}",),
-    # The one function with rights that the product's role does not have; see migration reviews.0031.
+    # The one function with rights that the product's role lacks; see migration reviews.0031.
     "holdpoint_erase": (
         "REVOKE ALL ON FUNCTION holdpoint_erase FROM PUBLIC",
         "GRANT EXECUTE ON FUNCTION holdpoint_erase TO {role}",

@@ -137,8 +137,8 @@ def test_an_upgrade_migrates_and_replaces_the_web_processes_last() -> None:
     assert first == {**second, "web": "holdpoint:1"}
     assert set(second.values()) == {"holdpoint:2"}
 
-    (web,) = [pod for pod in pods() if pod["metadata"]["labels"].keys()
-              == {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}]  # fmt: skip
+    labels = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
+    (web,) = [pod for pod in pods() if pod["metadata"]["labels"].keys() == labels]
     assert web["spec"]["containers"][0]["name"] == "web"
 
 

@@ -1,7 +1,7 @@
 """The upgrade of docs/operations.md from 0.1.0, while runs work and wait and people decide.
 
-`make test-long` runs it. The code of 0.1.0 comes from the history, by its tag or else by its commit,
-and runs on the packages of today's environment.
+`make test-long` runs it. The code of 0.1.0 comes from the history, by its tag or else by its
+commit, and runs on the packages of today's environment.
 """
 
 from __future__ import annotations
