@@ -111,10 +111,10 @@ volumeMounts:
 {{- end }}
 {{- end }}
 
-{{/* Whether the process is stuck: the check of the image. */}}
+{{/* Whether the process is stuck: the check of the image. `of` of the dict replaces its role. */}}
 {{- define "holdpoint.alive" -}}
 livenessProbe:
-  exec: {command: [python, -m, config.observability.alive]}
+  exec: {command: [python, -m, config.observability.alive{{ with .of }}, {{ . }}{{ end }}]}
   initialDelaySeconds: 60
   periodSeconds: 30
   timeoutSeconds: 10
