@@ -6,6 +6,7 @@ the role of HOLDPOINT_APP_DATABASE_URL. It does nothing if both URLs have the sa
 
 It runs before and after `migrate`. Run before, it also counts for the tables that the migrations
 create: new triggers write there on behalf of processes of the old version, which serve meanwhile.
+The database may be empty then.
 """
 
 import sys
@@ -26,18 +27,21 @@ EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA public TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}",
-    "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
-#: The one column of an append-only table that a worker writes; a trigger lets it do so once.
-TAKEN: LiteralString = "GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}"
-#: The one function with rights that the product's role does not have; see migration reviews.0031.
-ERASE: tuple[LiteralString, ...] = (
-    "REVOKE ALL ON FUNCTION holdpoint_erase FROM PUBLIC",
-    "GRANT EXECUTE ON FUNCTION holdpoint_erase TO {role}",
-)
-#: The migrations of 0.1.0 did not create it.
-CAN_ERASE: LiteralString = "SELECT to_regproc('holdpoint_erase') IS NOT NULL"
+#: Table or function → statements about it. An empty database has none of them, and 0.1.0 did not
+#: have the function.
+WHERE_PRESENT: dict[str, tuple[LiteralString, ...]] = {
+    "django_migrations": ("REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",),
+    # The one column of an append-only table that a worker writes; a trigger lets it do so once.
+    "workflows_queuedcommand": ("GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}",),
+    # The one function with rights that the product's role lacks; see migration reviews.0031.
+    "holdpoint_erase": (
+        "REVOKE ALL ON FUNCTION holdpoint_erase FROM PUBLIC",
+        "GRANT EXECUTE ON FUNCTION holdpoint_erase TO {role}",
+    ),
+}
+PRESENT: LiteralString = "SELECT coalesce(to_regclass(%s)::oid, to_regproc(%s)::oid) IS NOT NULL"
 #: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
 #: itself.
 APPEND_ONLY: LiteralString = r"""
@@ -65,9 +69,10 @@ def grant(owner_url: str, app_url: str) -> None:
             connection.execute(
                 sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
             )
-        erase = ERASE if connection.execute(CAN_ERASE).fetchone() == (True,) else ()
-        for statement in (TAKEN, *erase):
-            connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
+        for name, statements in WHERE_PRESENT.items():
+            if connection.execute(PRESENT, [name, name]).fetchone() == (True,):
+                for statement in statements:
+                    connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
 
 
 def main() -> int:

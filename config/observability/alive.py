@@ -1,8 +1,9 @@
 """`python -m config.observability.alive`: exit with 1 if the process of this container is stuck.
 
-HOLDPOINT_ROLE says which process it is. It reads Redis directly and does not load Django, which
-would take longer than the check. While Redis is unavailable, workers and the sweeper count as
-alive: to restart them would not help.
+HOLDPOINT_ROLE says which process it is, or the argument `webhooks`, because `send_webhooks` has the
+role of the sweeper. The check reads Redis directly and does not load Django, which would take
+longer than the check. While Redis is unavailable, all processes but web count as alive: to restart
+them would not help.
 """
 
 import os
@@ -18,12 +19,13 @@ from config.settings.env import env_float, env_list, env_secret
 #: The port of the image's command.
 WEB = "http://127.0.0.1:8000/livez"
 SECONDS = 5.0
-#: A pool of workers reports every five seconds.
-WORKERS_SECONDS = 60.0
+#: A pool of workers reports every five seconds, `send_webhooks` every ten.
+REPORT_SECONDS = 60.0
 
 
 def main() -> int:
-    problem = _problem(os.environ.get("HOLDPOINT_ROLE") or "web")
+    role = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("HOLDPOINT_ROLE") or "web"
+    problem = _problem(role)
     if problem:
         print(problem, file=sys.stderr)  # noqa: T201 - shown by the container's health log
     return 1 if problem else 0
@@ -36,7 +38,9 @@ def _problem(role: str) -> str:
         env_secret("REDIS_URL"), socket_timeout=SECONDS, socket_connect_timeout=SECONDS
     )
     try:
-        return workers_problem(client) if role == "worker" else sweeper_problem(client)
+        if role == "sweeper":
+            return sweeper_problem(client)
+        return webhooks_problem(client) if role == "webhooks" else workers_problem(client)
     except redis.RedisError:
         return ""
     finally:
@@ -56,9 +60,19 @@ def web_problem(address: str) -> str:
 
 def workers_problem(client: Any) -> str:
     """Return why no pool of this machine reported its workers within a minute; "" if one did."""
+    return _late(client, "the pool of workers", _newest(client, "workers"), REPORT_SECONDS)
+
+
+def webhooks_problem(client: Any) -> str:
+    """Return why no `send_webhooks` of this machine reported within a minute; "" if one did."""
+    return _late(client, "the sender of webhooks", _newest(client, "webhooks"), REPORT_SECONDS)
+
+
+def _newest(client: Any, kind: str) -> int:
+    """Return the time of the newest report of a process of this machine; 0 without one."""
     name = f"{socket.gethostname()}:"
-    reports = client.hgetall("holdpoint:count:workers")
-    newest = max(
+    reports = client.hgetall(f"holdpoint:count:{kind}")
+    return max(
         (
             int(value.decode().partition("@")[2])
             for process, value in reports.items()
@@ -66,7 +80,6 @@ def workers_problem(client: Any) -> str:
         ),
         default=0,
     )
-    return _late(client, "the pool of workers", newest, WORKERS_SECONDS)
 
 
 def sweeper_problem(client: Any) -> str:

@@ -8,7 +8,8 @@ from django.db.models.functions import Now
 
 
 class SecurityEvent(models.Model):
-    """A security event.  Triggers write it in the transaction of the event (migrations 0028, 0033).
+    """A security event.  Triggers write it in the transaction of the event: migrations 0028, 0033,
+    0035 and, where second factors are enabled, one of `config.auth.second_factor`.
 
     The exporter numbers events with `position` after their commit, so that an event of a long
     transaction never gets a position that a destination has passed already.
@@ -18,6 +19,9 @@ class SecurityEvent(models.Model):
         SIGN_IN = "sign_in", "sign-in"
         SIGN_IN_FAILED = "sign_in_failed", "failed sign-in"
         SIGN_IN_LOCKED = "sign_in_locked", "sign-in limit reached"
+        SIGN_OUT = "sign_out", "sign-out"
+        FACTOR_ADDED = "factor_added", "second factor set up"
+        FACTOR_REMOVED = "factor_removed", "second factor removed"
         DECISION = "decision", "decision"
         DENIED = "denied", "denied decision"
         REVEALED = "revealed", "revealed value"

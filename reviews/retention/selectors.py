@@ -10,19 +10,28 @@ from django.db import models
 from django.db.models import Count, Max, Min, Q
 
 from reviews.models import (
+    ClaimStart,
     ErasableRun,
     HumanReviewRecord,
     LegalHold,
     Notice,
+    PushMessage,
     RetentionEntry,
     RetentionPolicy,
+    ReviewClaim,
+    ReviewPresence,
+    SlackMessage,
 )
 from workflows.models import (
     Checkpoint,
     CommandLog,
     Execution,
     ExecutionEvent,
+    GateCall,
+    LearningAttempt,
     PlanRevision,
+    QueuedCommand,
+    Shaper,
     Speculation,
     TaskAttempt,
     WebhookDelivery,
@@ -30,16 +39,26 @@ from workflows.models import (
 
 #: Rows are counted for the oldest runs only: a policy may cover millions of rows.
 PREVIEWED_RUNS: Final = 1000
-#: What a policy deletes, by the name of the count.
-_DELETED: Final[dict[str, type[models.Model]]] = {
-    "events": ExecutionEvent,
-    "plan versions": PlanRevision,
-    "task attempts": TaskAttempt,
-    "checkpoints": Checkpoint,
-    "commands": CommandLog,
-    "speculative results": Speculation,
-    "notices": Notice,
-    "webhook deliveries": WebhookDelivery,
+#: What `holdpoint_erase` deletes, by the name of the count: the model, and the way from its rows to
+#: their run. The words of the full-text search and who sees a run go with it and are not counted.
+DELETED: Final[dict[str, tuple[type[models.Model], str]]] = {
+    "events": (ExecutionEvent, "execution"),
+    "plan versions": (PlanRevision, "execution"),
+    "task attempts": (TaskAttempt, "execution"),
+    "checkpoints": (Checkpoint, "execution"),
+    "commands": (CommandLog, "execution"),
+    "queued commands": (QueuedCommand, "execution"),
+    "speculative results": (Speculation, "execution"),
+    "learning attempts": (LearningAttempt, "execution"),
+    "shapers": (Shaper, "execution"),
+    "notices": (Notice, "execution"),
+    "webhook deliveries": (WebhookDelivery, "execution"),
+    "claims": (ReviewClaim, "hold__execution"),
+    "times of claims": (ClaimStart, "hold__execution"),
+    "open review pages": (ReviewPresence, "hold__execution"),
+    "Slack messages": (SlackMessage, "hold__execution"),
+    "push messages": (PushMessage, "hold__execution"),
+    "gate calls": (GateCall, "approval__execution"),
 }
 
 
@@ -72,8 +91,8 @@ def preview(policy: RetentionPolicy) -> Preview:
         newest=totals["newest"],
         counted=len(ids),
         rows={
-            name: model._default_manager.filter(execution__in=ids).count()
-            for name, model in _DELETED.items()
+            name: model._default_manager.filter(**{f"{way}__in": ids}).count()
+            for name, (model, way) in DELETED.items()
         },
         records=HumanReviewRecord.objects.filter(execution__in=ids).count(),
     )

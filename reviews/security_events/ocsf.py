@@ -16,8 +16,9 @@ from workflows.common.redaction import mask_secrets
 VERSION: Final = "1.3.0"
 _CATEGORY: Final = 3  # Identity & Access Management
 _ACCOUNT, _AUTHENTICATION, _ENTITY = 3001, 3002, 3004
-_CREATE, _READ, _UPDATE, _DELETE, _LOGON, _LOCK, _OTHER = 1, 2, 3, 4, 1, 9, 99
-_DELETE_ACCOUNT = 6
+_CREATE, _READ, _UPDATE, _DELETE, _OTHER = 1, 2, 3, 4, 99
+_LOGON, _LOGOFF = 1, 2
+_DELETE_ACCOUNT, _LOCK, _MFA_ENABLE, _MFA_DISABLE = 6, 9, 10, 11
 _SUCCESS, _FAILURE = 1, 2
 _INFORMATIONAL, _LOW, _MEDIUM = 1, 2, 3
 Kind = SecurityEvent.Kind
@@ -37,6 +38,9 @@ _CLASSES: Final[Mapping[str, _Class]] = {
     Kind.SIGN_IN: _Class(_AUTHENTICATION, _LOGON),
     Kind.SIGN_IN_FAILED: _Class(_AUTHENTICATION, _LOGON, _LOW, _FAILURE),
     Kind.SIGN_IN_LOCKED: _Class(_ACCOUNT, _LOCK, _MEDIUM),
+    Kind.SIGN_OUT: _Class(_AUTHENTICATION, _LOGOFF),
+    Kind.FACTOR_ADDED: _Class(_ACCOUNT, _MFA_ENABLE, _LOW),
+    Kind.FACTOR_REMOVED: _Class(_ACCOUNT, _MFA_DISABLE, _MEDIUM),
     Kind.DECISION: _Class(_ENTITY, _UPDATE, entity=("review", "hold")),
     Kind.DENIED: _Class(_ENTITY, _UPDATE, _MEDIUM, _FAILURE, ("review", "hold")),
     Kind.REVEALED: _Class(_ENTITY, _READ, _LOW, entity=("masked value", "place")),
@@ -100,7 +104,7 @@ def fields(event: SecurityEvent) -> dict[str, Any]:
         made["user"] = {"uid": str(details["object"])}
         made["actor"] = {"user": {"name": actor}}
     else:
-        made["user"] = {"name": actor or "unknown"}
+        made["user"] = {"name": actor or details.get("owner") or "unknown"}
         made["service"] = {"name": "Holdpoint"}
     return made
 

@@ -137,6 +137,23 @@ def test_every_command_exists() -> None:
     assert all(ROOT.joinpath(*each.split(".")).with_suffix(".py").is_file() for each in modules)
 
 
+def test_rights_are_granted_before_and_after_the_migration() -> None:
+    """Before, for the triggers that write to new tables while the old version serves."""
+    grant = "python -m config.database.roles"
+    lines = [line for line in commands() if "migrate" in line and "run_" not in line]
+    assert len(lines) == 3  # Procfile, compose, chart
+    assert all(f"{grant} && python manage.py migrate && {grant}" in line for line in lines)
+
+
+def test_compose_replaces_the_web_process_last() -> None:
+    """An old process cannot read a run that a web process of the new version started."""
+    services = compose()["services"]
+    for name in ("workers", "sweeper"):
+        assert services["web"]["depends_on"][name] == {"condition": "service_healthy"}
+        waits = services[name]["depends_on"]["migrate"]
+        assert waits == {"condition": "service_completed_successfully"}
+
+
 def test_every_role_exists() -> None:
     roles = [
         service["environment"].get("HOLDPOINT_ROLE") for service in products_services().values()

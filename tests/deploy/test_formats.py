@@ -7,6 +7,7 @@ hadolint, compose-spec and crossplane read the other files. No container runs he
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import compose_spec
 import crossplane
 import helm_python
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -26,10 +28,53 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "holdpoint"
 KUBERNETES = ("1.27", "1.33")
+#: Debian has it in /usr/sbin, which is not on the path of every account.
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 #: A severity of Helm's linter.
 WARNING = 2
-#: Kinds that are not Kubernetes' own.
-FOREIGN_KINDS = {"ScaledObject"}
+TEXT, COUNT = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+
+
+def closed(required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of an object with these members and no other."""
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+#: Kinds that are not Kubernetes' own: their fields that the chart may use, by KEDA's documentation
+#: of ScaledObject and of its scaler `prometheus`, in which every value is a string.
+FOREIGN_KINDS = {
+    "ScaledObject": closed(
+        "apiVersion kind metadata spec",
+        apiVersion={"const": "keda.sh/v1alpha1"},
+        kind={"const": "ScaledObject"},
+        metadata=closed("name", name=TEXT, labels={"type": "object"}),
+        spec=closed(
+            "scaleTargetRef triggers",
+            scaleTargetRef=closed("name", name=TEXT),
+            minReplicaCount={"type": "integer", "minimum": 0},
+            maxReplicaCount=COUNT,
+            triggers={
+                "type": "array",
+                "minItems": 1,
+                "items": closed(
+                    "type metadata",
+                    type={"const": "prometheus"},
+                    metadata=closed(
+                        "serverAddress query threshold",
+                        serverAddress={"type": "string", "pattern": "^https?://"},
+                        query=TEXT,
+                        threshold={"type": "string", "pattern": "^[0-9.]+$"},
+                    ),
+                ),
+            },
+        ),
+    )
+}
 
 
 def rendered(**values: Any) -> list[dict[str, Any]]:
@@ -66,7 +111,9 @@ def test_kubernetes_accepts_what_the_chart_renders(name: str, version: str) -> N
     documents = rendered(**VARIANTS[name])
     assert documents
     for document in documents:
-        if document["kind"] not in FOREIGN_KINDS:
+        if schema := FOREIGN_KINDS.get(document["kind"]):
+            jsonschema.validate(document, schema)
+        else:
             kubernetes_validate.validate(document, version, strict=True)
 
 
@@ -117,6 +164,46 @@ def test_every_pod_is_confined_and_selected_by_the_policies() -> None:
         confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
         assert confined.items() <= container["securityContext"].items()
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def images(**values: Any) -> dict[str, str]:
+    return {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"]: container["image"]
+        for pod in pods(webhooks={"replicas": 1}, **values)
+        for container in pod["spec"]["containers"]
+    }
+
+
+def test_an_upgrade_migrates_and_replaces_the_web_processes_last() -> None:
+    """The first step changes no web pod; the second one changes nothing else."""
+    before = images(image={"tag": "1"})
+    first = images(image={"tag": "2"}, web={"tag": "1"})
+    second = images(image={"tag": "2"}, web={"tag": ""})
+    assert set(before) == {"migrations", "sweeper", "web", "webhooks", "workers"}
+    assert set(before.values()) == {"holdpoint:1"}
+    assert first == {**second, "web": "holdpoint:1"}
+    assert set(second.values()) == {"holdpoint:2"}
+
+    labels = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
+    (web,) = [pod for pod in pods() if pod["metadata"]["labels"].keys() == labels]
+    assert web["spec"]["containers"][0]["name"] == "web"
+
+
+def test_the_migration_runs_before_the_processes_are_replaced() -> None:
+    (job,) = [each for each in rendered() if each["kind"] == "Job"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    grant = "python -m config.database.roles"
+    assert container["args"] == ["sh", "-c", f"{grant} && python manage.py migrate && {grant}"]
+
+
+def test_every_process_has_a_probe() -> None:
+    for pod in pods(webhooks={"replicas": 1}):
+        (container,) = pod["spec"]["containers"]
+        assert ("livenessProbe" in container) == (container["name"] != "migrate")
+        if container["name"] == "webhooks":
+            command = container["livenessProbe"]["exec"]["command"]
+            assert command == ["python", "-m", "config.observability.alive", "webhooks"]
 
 
 def test_secrets_are_referenced_and_mounted() -> None:
@@ -191,3 +278,27 @@ def test_nginx_files_are_read(tmp_path: Path) -> None:
     payload = crossplane.parse(str(main), strict=True)
     assert payload["errors"] == []
     assert payload["status"] == "ok"
+
+
+@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+def test_nginx_accepts_its_files(tmp_path: Path) -> None:
+    """`nginx -t` reads the certificate too, and resolves names."""
+    certificate = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+                   "-subj", "/CN=holdpoint.example.com", "-keyout", tmp_path / "holdpoint.key",
+                   "-out", tmp_path / "holdpoint.pem"]  # fmt: skip
+    subprocess.run(certificate, check=True, capture_output=True)
+    server = (DEPLOY / "nginx" / "holdpoint.conf").read_text("utf-8")
+    for folder in ("/etc/ssl/private", "/etc/ssl"):
+        server = server.replace(f"{folder}/holdpoint.", f"{tmp_path}/holdpoint.")
+    (tmp_path / "holdpoint.conf").write_text(server)
+    shutil.copy(DEPLOY / "nginx" / "upstream.conf", tmp_path)
+    main = tmp_path / "nginx.conf"
+    bodies = "".join(f"{name}_temp_path {tmp_path}/{name};" for name in
+                     ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))  # fmt: skip
+    main.write_text(
+        f"pid {tmp_path}/pid; error_log stderr; events {{}}"
+        f" http {{ {bodies} access_log off; include upstream.conf; include holdpoint.conf; }}"
+    )
+    command = [str(NGINX), "-t", "-q", "-p", str(tmp_path), "-c", str(main)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

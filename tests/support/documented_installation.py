@@ -30,7 +30,7 @@ from config.devserver.embedded.layout import (
 from tests.support.processes import ROOT, end, wait_for
 from workflows.api.client import Client
 
-TEXT = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+PAGE = Path("docs/operations.md")
 FENCED = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -40,9 +40,10 @@ def procfile() -> dict[str, str]:
     return dict(line.split(": ", 1) for line in text.splitlines())
 
 
-def block(kind: str, word: str) -> str:
-    """The one fenced block of this kind with this word in it."""
-    (only,) = [text for name, text in FENCED.findall(TEXT) if name == kind and word in text]
+def block(kind: str, word: str, root: Path = ROOT) -> str:
+    """The one fenced block of this kind with this word in it, of the product below `root`."""
+    page = (root / PAGE).read_text(encoding="utf-8")
+    (only,) = [text for name, text in FENCED.findall(page) if name == kind and word in text]
     return only
 
 
@@ -115,9 +116,9 @@ class Machine:
         return self.run(f"psql -v ON_ERROR_STOP=1 -q -At -f {path} {shlex.quote(url)}")
 
     def install(self) -> None:
-        """Steps 1 and 4 of the page."""
-        self.sql(block("sql", "CREATE ROLE").replace("holdpoint", self.name))
-        self.run(block("sh", "manage.py check --deploy"))
+        """Steps 1 and 4 of the page of its version."""
+        self.sql(block("sql", "CREATE ROLE", self.root).replace("holdpoint", self.name))
+        self.run(block("sh", "manage.py check --deploy", self.root))
 
     def remove(self) -> None:
         self.sql(

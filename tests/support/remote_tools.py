@@ -21,6 +21,13 @@ def value(value: Any, ctx: ToolContext) -> Any:
     return value
 
 
+@tool(server="remotekit", permission_set="readonly", remote=True, runner="dask")
+def heavy(value: Any, ctx: ToolContext) -> Any:
+    """Give the value back, on the cluster unless a task says otherwise."""
+    note(ctx)
+    return value
+
+
 @tool(server="remotekit", permission_set="readonly", remote=True)
 async def environment(ctx: ToolContext) -> list[str]:
     """Return the names of the environment variables."""

@@ -1,7 +1,7 @@
 """The upgrade of docs/operations.md from 0.1.0, while runs work and wait and people decide.
 
-`make test-long` runs it. The code of 0.1.0 comes from the history, and runs on the packages of
-today's environment.
+`make test-long` runs it. The code of 0.1.0 comes from the history, by its tag or else by its
+commit, and runs on the packages of today's environment.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from django.conf import settings
 
 from config.devserver.embedded.layout import SUPERUSER
+from tests.architecture.test_migrations import RELEASED
 from tests.e2e.product import free_port
 from tests.support.documented_installation import Machine, block, client, wait_until_ready
 from tests.support.processes import ROOT, wait_for
@@ -27,6 +28,8 @@ from workflows.api.client import Client, Execution, Problem
 pytestmark = pytest.mark.skipif(not LONG, reason="minutes: make test-long runs it")
 
 OLD = "0.1.0"
+#: The commit of the tag, for clones without tags.
+OLD_COMMIT = "f7eb9092e1298485231947f744a3fddadeed510f"
 #: 0.1.0 names an app of a package that today's environment does not have.
 OLD_SETTINGS = """
 from importlib.util import find_spec
@@ -60,6 +63,21 @@ PLAN = {
 }
 
 
+def git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+
+
+def archive_of_the_release() -> bytes:
+    """Return the code of 0.1.0 as a tar file."""
+    for name in (OLD, OLD_COMMIT):
+        archive = git("archive", "--format=tar", name)
+        if archive.returncode == 0:
+            return archive.stdout
+    shallow = git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    hint = ": the clone is shallow, run `git fetch --unshallow`" if shallow else ""
+    pytest.fail(f"neither the tag {OLD} nor the commit {OLD_COMMIT} is in this clone{hint}")
+
+
 @pytest.fixture
 def old(django_db_setup: None, tmp_path: Path) -> Iterator[Machine]:
     """An installation of 0.1.0, with a database of its own."""
@@ -67,10 +85,9 @@ def old(django_db_setup: None, tmp_path: Path) -> Iterator[Machine]:
         pytest.skip("needs the embedded server, whose superuser is known")
     code = tmp_path / "old"
     code.mkdir()
-    archive = subprocess.run(["git", "archive", OLD], cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode != 0:
-        pytest.skip(f"the tag {OLD} is not in this clone")
-    subprocess.run(["tar", "x", "-C", str(code)], input=archive.stdout, check=True)
+    subprocess.run(["tar", "x", "-C", str(code)], input=archive_of_the_release(), check=True)
+    newest = {app: max((code / app / "migrations").glob("0*.py")).stem for app in RELEASED}
+    assert newest == RELEASED
     (code / "old_settings.py").write_text(OLD_SETTINGS)
     machine = Machine(tmp_path, root=code)
     machine.env["DJANGO_SETTINGS_MODULE"] = "old_settings"

@@ -70,14 +70,18 @@ class _Task(_Frozen, ABC):
         return frozenset(references(self.values)) - SOURCES
 
 
+#: The remote runners.
+Runner = Literal["dask"]
+
+
 class ToolTask(_Task):
     """Calls one tool of the catalogue, named `server.tool`."""
 
     type: Literal["tool"]
     tool: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any] = {}
-    # The remote runner that runs the tool; None is a worker.
-    runner: Literal["dask"] | None = None
+    # The remote runner that runs the tool; None is the one that the tool declares, or a worker.
+    runner: Runner | None = None
 
     @property
     def values(self) -> Mapping[str, Any]:

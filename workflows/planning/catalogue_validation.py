@@ -23,7 +23,7 @@ from workflows.engine.plan_validation import (
     parse_plan,
 )
 from workflows.engine.policy import ReviewPolicy, TriggerPhase
-from workflows.remote.services import runner_problem
+from workflows.remote.services import runner_of, runner_problem
 
 
 class KnownTool(Protocol):
@@ -117,6 +117,7 @@ def checked_plan(
 ) -> Plan:
     """Validate a plan, and set the permission set of each task from its tool or capability.
 
+    A task whose tool declares a remote runner gets that runner, unless it names one.
     A task with a capability that asks before each use, or with a tool that can destroy data, gets
     a review unless it has one; no rule and no timeout replaces the person.  Tasks with an id in
     `kept` were checked before and stay as they are.  Raises PlanInvalid with all problems: first of
@@ -310,6 +311,8 @@ def _completed(task: Any, known: _Known) -> Any:
         return task.model_copy(update={"permission_set": "minimal"})
     if isinstance(task, ToolTask):
         task = _with_permission_set(task, known.tools[task.tool].permission_set)
+        if task.runner is None and (runner := runner_of(task)) is not None:
+            task = task.model_copy(update={"runner": runner})
     if isinstance(task, CapabilityTask):
         task = _with_permission_set(task, known.capabilities[task.capability].permission_set)
     return _with_required_review(task, known)

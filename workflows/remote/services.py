@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from workflows import conf
-from workflows.engine.dag import ToolTask
+from workflows.engine.dag import Runner, ToolTask
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.plan_validation import Problem
 from workflows.engine.ports import Failure, Submitted, Success, TaskCall, TaskFailed
@@ -27,12 +27,19 @@ def configured_runners() -> dict[str, RemoteRunner]:
     return {"dask": DaskRunner(conf.dask_scheduler())} if conf.dask_scheduler() else {}
 
 
+def runner_of(task: ToolTask) -> Runner | None:
+    """Return the runner that the task names, or else its tool; None is a worker."""
+    tool = registry.get(task.tool)
+    return task.runner or (tool.runner if tool is not None else None)
+
+
 def runner_problem(task: ToolTask, path: str) -> Problem | None:
-    """Return why the task cannot run on the runner that it names, at `path` of the field."""
-    if task.runner is None:
+    """Return why the task cannot run on its runner, at `path` of the field."""
+    runner = runner_of(task)
+    if runner is None:
         return None
-    if task.runner not in configured_runners():
-        message = Reason("runner_not_configured", {"runner": task.runner}).text
+    if runner not in configured_runners():
+        message = Reason("runner_not_configured", {"runner": runner}).text
         return Problem(path, "runner_not_configured", message)
     tool = registry.get(task.tool)
     if tool is None or not tool.remote:

@@ -38,11 +38,21 @@ _Lane = tuple[int, int]
 
 
 class Sender:
-    """Send due deliveries until `stop` is set. Tests replace `post`."""
+    """Send due deliveries until `stop` is set; `report` is called before each round.
 
-    def __init__(self, stop: threading.Event, *, post: Post | None = None) -> None:
+    Tests replace `post`.
+    """
+
+    def __init__(
+        self,
+        stop: threading.Event,
+        *,
+        post: Post | None = None,
+        report: Callable[[], None] = lambda: None,
+    ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[-100:]
         self._stop = stop
+        self._report = report
         self._post = post or (lambda message: attempts.post(message, should_stop=stop.is_set))
         self._pool = ThreadPoolExecutor(conf.webhook_concurrency(), "webhook")
         self._finished: queue.SimpleQueue[tuple[Message, Outcome | None]] = queue.SimpleQueue()
@@ -55,6 +65,7 @@ class Sender:
         """Run until stopped; wait while the database is unavailable."""
         try:
             while not self._stop.is_set():
+                self._report()
                 try:
                     self.round()
                 except Error as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-_APPS = ("allauth", "allauth.account", "allauth.mfa")
+_APPS = ("allauth", "allauth.account", "allauth.mfa", "config.auth.second_factor")
 _MIDDLEWARE = "allauth.account.middleware.AccountMiddleware"
 
 

@@ -10,8 +10,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{/* `tag` of the dict replaces that of the image. */}}
 {{- define "holdpoint.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $values := .root.Values -}}
+{{ $values.image.repository }}:{{ .tag | default $values.image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
 {{/* What every pod has besides its container. */}}
@@ -39,7 +41,7 @@ tolerations: {{ toJson . }}
 {{/* What every container has; `secret` of the dict names its Secret. */}}
 {{- define "holdpoint.container" -}}
 {{- $values := .root.Values -}}
-image: {{ include "holdpoint.image" .root }}
+image: {{ include "holdpoint.image" . }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
@@ -109,10 +111,10 @@ volumeMounts:
 {{- end }}
 {{- end }}
 
-{{/* Whether the process is stuck: the check of the image. */}}
+{{/* Whether the process is stuck: the check of the image. `of` of the dict replaces its role. */}}
 {{- define "holdpoint.alive" -}}
 livenessProbe:
-  exec: {command: [python, -m, config.observability.alive]}
+  exec: {command: [python, -m, config.observability.alive{{ with .of }}, {{ . }}{{ end }}]}
   initialDelaySeconds: 60
   periodSeconds: 30
   timeoutSeconds: 10

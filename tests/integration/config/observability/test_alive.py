@@ -16,6 +16,7 @@ from django.conf import settings
 
 from config.observability import alive
 from tests.support.processes import ROOT
+from workflows.management.commands.send_webhooks import Command
 from workflows.metrics.process_liveness import heartbeat, report_count
 
 pytestmark = pytest.mark.usefixtures("servers")
@@ -25,7 +26,7 @@ NAME = socket.gethostname()
 @pytest.fixture
 def client() -> Any:
     connection = django_rq.get_connection("default")
-    for key in ("holdpoint:count:workers", "holdpoint:beat:sweeper"):
+    for key in ("holdpoint:count:workers", "holdpoint:count:webhooks", "holdpoint:beat:sweeper"):
         connection.delete(key)
     return connection
 
@@ -39,6 +40,15 @@ def test_workers_are_alive_while_their_pool_reports(client: Any) -> None:
     seconds, _ = client.time()
     client.hset("holdpoint:count:workers", f"{NAME}:1", f"2@{seconds - 61}")
     assert "61 s" in alive.workers_problem(client)
+
+
+def test_a_sender_of_webhooks_is_alive_while_it_has_rounds(client: Any) -> None:
+    assert "has not reported" in alive.webhooks_problem(client)
+    Command().report()
+    assert alive.webhooks_problem(client) == ""
+    command = [sys.executable, "-m", "config.observability.alive", "webhooks"]
+    env = {**os.environ, "HOLDPOINT_ROLE": "sweeper", "REDIS_URL": settings.REDIS_URL}
+    assert subprocess.run(command, cwd=ROOT, env=env, check=False).returncode == 0
 
 
 def test_the_sweeper_is_alive_while_it_has_rounds(client: Any) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,10 +35,11 @@ from reviews.models import (
     PayloadKey,
     RetentionEntry,
     RetentionPolicy,
+    ReviewClaim,
     SecurityEvent,
 )
 from reviews.notifications.sweeper_hooks import forget_old
-from reviews.retention import services
+from reviews.retention import selectors, services
 from reviews.retention.selectors import preview
 from reviews.retention.services import (
     AlreadyErased,
@@ -64,6 +66,7 @@ from workflows.models import (
     Execution,
     ExecutionEvent,
     Hold,
+    LearningAttempt,
     PlanRevision,
     TaskAttempt,
     WebhookDelivery,
@@ -413,6 +416,53 @@ def test_an_erasure_that_the_log_does_not_name_is_reported(
     assert lines[1]["erased"] == {"unexplained": True}
     code, said = verified_file(lines, tmp_path / "history.jsonl")
     assert (code, "the retention log does not say so" in said) == (1, True), said
+
+
+# --- the preview ----------------------------------------------------------------------------------
+
+#: They have no number of their own: texts of the search, readers, keys, and rows of runs that go.
+UNCOUNTED = {
+    "workflows_executionwords",
+    "workflows_audience",
+    "workflows_approval",
+    "workflows_hold",
+    "workflows_execution",
+    "reviews_payloadkey",
+}
+
+
+def test_the_preview_counts_every_kind_that_is_deleted() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT prosrc FROM pg_proc WHERE proname = 'holdpoint_erase'")
+        (source,) = cursor.fetchone()
+    loops = re.findall(r"ARRAY ARRAY\[([^\]]*)\]", source)
+    tables = {name for names in loops for name in re.findall(r"'(\w+)'", names)}
+    tables |= set(re.findall(r"DELETE FROM (\w+)", source))
+    counted = {model._meta.db_table for model, _ in selectors.DELETED.values()}
+    assert counted | UNCOUNTED == tables
+    assert not counted & UNCOUNTED
+
+
+def test_the_preview_says_what_is_erased(
+    start: Start, reviewer: "User", policy: RetentionPolicy
+) -> None:
+    run = decided(start, reviewer)
+    hold = run.holds.get()
+    ReviewClaim.objects.create(
+        hold=hold, user=reviewer, claimed_at=timezone.now(), expires_at=timezone.now()
+    )
+    LearningAttempt.objects.create(execution=run, attempts=1, begun_at=timezone.now())
+    age(run)
+    found = preview(policy)
+    assert erase_batch(policy) == 1
+    erased = RetentionEntry.objects.get(kind="erased").detail
+    assert {
+        name: erased[model._meta.model_name]
+        for name, (model, _) in selectors.DELETED.items()
+        if name != "gate calls"
+    } == {name: count for name, count in found.rows.items() if name != "gate calls"}
+    expected = {"claims": 1, "learning attempts": 1, "shapers": 1, "task attempts": 1}
+    assert expected.items() <= found.rows.items()
 
 
 # --- what is not erased ---------------------------------------------------------------------------

@@ -89,6 +89,17 @@ def test_sign_ins_and_failures_are_events(make_user: MakeUser) -> None:
     assert list(found) == [failed, failed, signed_in]
 
 
+def test_sign_outs_are_events(make_user: MakeUser) -> None:
+    make_user("ann")
+    browser, other = Client(), Client()
+    for each in (browser, other):
+        each.post("/login/", {"username": "ann", "password": "secret"})
+    assert browser.post("/logout/").status_code == 302
+    browser.post("/logout/")
+    assert kinds() == ["sign_in", "sign_in", "sign_out"]
+    assert SecurityEvent.objects.latest("pk").actor == "ann"
+
+
 def test_a_reached_limit_is_an_event(make_user: MakeUser, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "sign_in_failures": 2}
     make_user("ann")
@@ -162,6 +173,14 @@ def test_every_kind_has_the_attributes_that_its_class_requires(file: Path) -> No
         assert {"time", "category_uid", "severity_id", "status_id"} <= each.keys()
         needed = {3001: {"user"}, 3002: {"user", "service"}, 3004: {"entity", "actor"}}
         assert needed[each["class_uid"]] <= each.keys()
+
+
+def test_a_removed_second_factor_names_its_account(file: Path) -> None:
+    details = {"factor": "totp", "owner": "ann"}
+    SecurityEvent.objects.create(kind="factor_removed", details=details)
+    exports.export_due()
+    (line,) = lines(file)
+    assert (line["type_uid"], line["user"]) == (300111, {"name": "ann"})
 
 
 def test_secrets_in_names_are_masked(file: Path) -> None:

@@ -111,6 +111,17 @@ def test_the_request_has_only_what_a_tool_needs(engine: Engine, runner: MemoryRu
     }
 
 
+def test_a_tool_declares_the_runner_of_tasks_that_name_none(
+    engine: Engine, runner: MemoryRunner
+) -> None:
+    task = {"id": "a", "type": "tool", "tool": "remotekit.heavy", "arguments": {"value": 1}}
+    execution = engine.start(task)
+    engine.drive(execution)
+    [request] = runner.calls.values()
+    assert (request["function"], request["arguments"]) == ("heavy", {"value": 1})
+    assert execution.revisions.get().plan["tasks"][0]["runner"] == "dask"
+
+
 @pytest.mark.parametrize("point", ["task.result", "rest.before", "step.before"])
 def test_a_worker_dies_before_the_handle_is_journaled(
     engine: Engine, runner: MemoryRunner, dying: Callable[[str], None], point: str

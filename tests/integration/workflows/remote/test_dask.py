@@ -215,9 +215,14 @@ def test_only_tools_that_allow_it_run_remotely(
     assert (problem.path, problem.code) == ("plan.tasks[0].runner", code)
 
 
-def test_a_runner_that_is_not_configured_is_refused_at_its_field(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    "written", [{"tool": "remotekit.value", "runner": "dask"}, {"tool": "remotekit.heavy"}]
+)
+def test_a_runner_that_is_not_configured_is_refused_at_its_field(
+    engine: Engine, written: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        engine.start(task("a", "value", arguments={"value": 1}))
+        engine.start({"id": "a", "type": "tool", "arguments": {"value": 1}, **written})
     [problem] = refused.value.problems
     assert (problem.path, problem.code) == ("plan.tasks[0].runner", "runner_not_configured")
 

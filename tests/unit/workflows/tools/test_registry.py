@@ -200,6 +200,10 @@ def test_bad_declarations() -> None:
         declared(buy, name="a.b")
     with pytest.raises(ValueError, match="unknown permission set"):
         declared(buy, permission_set="everything")
+    with pytest.raises(ValueError, match="'spark' is no runner"):
+        declared(buy, remote=True, runner="spark")
+    with pytest.raises(ValueError, match="declare it with remote=True"):
+        declared(buy, runner="dask")
 
 
 def test_two_functions_cannot_share_a_name() -> None:

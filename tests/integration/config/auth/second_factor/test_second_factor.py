@@ -30,7 +30,8 @@ from tests.integration.reviews.conftest import echo, only_hold
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 stock_catalogue()
-for name, group in (("operator", "operator"), ("reviewer", "reviewer"), ("other", "reviewer")):
+for name, group in (("operator", "operator"), ("reviewer", "reviewer"), ("other", "reviewer"),
+                    ("leaver", "reviewer")):
     user = User.objects.create_user(name, password={PASSWORD!r})
     user.groups.add(Group.objects.get_or_create(name=group)[0])
 for _ in range(4):
@@ -198,6 +199,22 @@ def test_wrong_codes_lock_the_account_from_this_address(desk: Desk) -> None:
     assert browser.confirm(browser.codes[0]).status_code == 429
     rows = desk.site.rows("SELECT kind, account FROM workflows_signinalert")
     assert rows == [("account_and_address", "operator")]
+
+
+def test_second_factors_are_security_events(desk: Desk) -> None:
+    browser = Browser(desk.site, "leaver")
+    browser.enrol()
+    browser.post("/account/second-factor/totp/deactivate/")
+    found = desk.site.rows(
+        "SELECT kind, actor, details FROM reviews_securityevent"
+        " WHERE kind LIKE 'factor%%' AND details ->> 'owner' = %s ORDER BY id",
+        "leaver",
+    )
+    for kind, actor in (("factor_added", "leaver"), ("factor_removed", "")):
+        events = [each for each in found if each[0] == kind]
+        assert {each[1] for each in events} == {actor}
+        assert {each[2]["factor"] for each in events} == {"totp", "recovery_codes"}
+    assert {key for each in found for key in each[2]} == {"factor", "owner"}
 
 
 def test_a_password_does_not_remove_the_second_factor(desk: Desk) -> None:
