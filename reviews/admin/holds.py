@@ -262,8 +262,8 @@ class HoldAdmin(ReadOnly):
     actions = ("approve", "reject", "request_changes", "claim", "assign", "extend")
     date_hierarchy = "opened_at"
     list_display = (
-        "sentence", "arguments", "run", "layer_text", "requester", "risk", "age", "due", "claimed",
-        "outcome",
+        "sentence", "arguments", "run", "layer_number", "requester", "risk", "age", "due",
+        "claimed", "outcome",
     )  # fmt: skip
     list_filter = (
         StateFilter, RiskFilter, DueFilter, EscalatedFilter, PhaseFilter, ReasonFilter,
@@ -420,8 +420,8 @@ class HoldAdmin(ReadOnly):
         return link(title, "admin:workflows_execution_change", hold.execution_id)
 
     @admin.display(description=gettext_lazy("layer"), ordering="layer")
-    def layer_text(self, hold: Hold) -> str:
-        return labels.layer_text(hold)
+    def layer_number(self, hold: Hold) -> str:
+        return f"{hold.layer + 1}/{hold.execution.total_layers}"
 
     @admin.display(description=gettext_lazy("requester"))
     def requester(self, hold: Hold) -> str:

@@ -36,7 +36,7 @@ def addresses(stage: Stage) -> Mapping[str, str]:
         "asking": f"{stage.asking}/{stage.asking}-1",
         "layer": stage.layer,
         "plan_change": stage.plan_review,
-        "answer": answer_link(stage.product, f"{stage.asking}-1"),
+        "answer": answer_link(stage.product, f"{stage.reminded}-1"),
         "login": f"{stage.login}/{stage.login}-1",
         "decided": f"{stage.written}/{stage.written}-3",
         "hold": f"{stage.waits}-2",

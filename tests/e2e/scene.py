@@ -21,7 +21,9 @@ class Scene:
         self.decided = self.start("Soon decided", echo("a", phase="BEFORE_EXECUTION"), echo("b"))
         self.done = self.start("Done", echo("a"))
         self.escalated = self.start("Escalated", ask(product))
-        every_layer = {"hil": {"enabled": True, "approval_required": "always"}}
+        every_layer = {
+            "hil": {"enabled": True, "approval_required": "always", "timeout_seconds": 3600}
+        }
         chain = (echo("a"), echo("b", {"$from": "a"}))
         self.layered = self.start("Layered", *chain, policy=every_layer)
         reviewed = {"per_layer_validation": True, "replan_review": True}

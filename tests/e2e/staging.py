@@ -168,7 +168,9 @@ class Stage:
 
     def a_layer(self) -> str:
         """Two files are about to be written, and every layer is approved first; its place."""
-        policy = {"hil": {"enabled": True, "approval_required": "always"}}
+        policy = {
+            "hil": {"enabled": True, "approval_required": "always", "timeout_seconds": 86_400}
+        }
         tasks = [
             {
                 "id": name,

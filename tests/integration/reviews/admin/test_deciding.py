@@ -236,7 +236,7 @@ def test_the_list_shows_the_layer_and_the_key_arguments_of_the_queue(
     client = staff("reviewer")
     text = client.get(LIST).content.decode()
     assert f'<td class="field-arguments">{shown}</td>' in text
-    assert '<td class="field-layer_text">layer 1/1</td>' in text
+    assert '<td class="field-layer_number">1/1</td>' in text
     asked = client.post(LIST, {"action": "claim", "_selected_action": [hold.pk]})
     assert [row["arguments"] for row in asked.context["rows"]] == [shown]
 
