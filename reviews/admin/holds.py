@@ -29,13 +29,14 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.components import labels
 from reviews.components.views import current_user
-from reviews.decisions.edits import ReviewInvalid, payload_schemas, shown_payload
+from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.pages import FormState
 from reviews.decisions.views import DecisionView
 from reviews.queue import selectors
 from reviews.queue.bulk import MAX_HOLDS, selected_hold
 from reviews.queue.claims import candidates
 from reviews.queue.filters import RISKS, risk_condition, risk_of
+from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, link
 from workflows.engine.policy import TriggerPhase
@@ -47,9 +48,6 @@ from .hold_actions import BUTTONS, TITLES, apply_action, bulk_result
 _DECIDED = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
 NO_PERMISSION = N_("Your account can read reviews in the admin but not decide them.")
 NOTHING = "\N{EN DASH}"
-#: Arguments in a row, and characters of each.
-_MAX_ARGUMENTS = 2
-_MAX_ARGUMENT_LENGTH = 60
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -190,27 +188,24 @@ class ReasonFilter(admin.SimpleListFilter):
 
 
 class HoldList(ChangeList):
-    """One page of reviews, each with its arguments as people see them."""
+    """One page of reviews, each with the key arguments that the queue shows."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        schemas = payload_schemas(rows)
-        for hold in rows:
-            hold.key_arguments = key_arguments(shown_payload(hold, schemas[hold.pk]).value)
+        for hold, text in zip(rows, argument_texts(rows), strict=True):
+            hold.argument_text = text
         self.result_list = rows
 
 
-def key_arguments(payload: Any) -> Sequence[str]:
-    """Return the first short values of a payload whose secrets are masked: `path: a.txt`."""
-    if not isinstance(payload, dict):
-        return ()
-    texts = [
-        f"{name}: {value}"
-        for name, value in payload.items()
-        if isinstance(value, (str, int, float)) and value != ""
+def argument_texts(holds: Sequence[Hold]) -> list[str]:
+    """Return the key arguments of each hold as one text: `path: a.txt · amount: 5`."""
+    schemas = payload_schemas_by_target(holds)
+    rows = (key_arguments(hold, schemas.get((hold.target, hold.phase))) for hold in holds)
+    return [
+        desk.visible(" · ".join(f"{name}: {text}" if name else text for name, text in row))
+        for row in rows
     ]
-    return tuple(desk.visible(each)[:_MAX_ARGUMENT_LENGTH] for each in texts[:_MAX_ARGUMENTS])
 
 
 class AdminDecision(DecisionView):
@@ -267,7 +262,8 @@ class HoldAdmin(ReadOnly):
     actions = ("approve", "reject", "request_changes", "claim", "assign", "extend")
     date_hierarchy = "opened_at"
     list_display = (
-        "sentence", "arguments", "run", "requester", "risk", "age", "due", "claimed", "outcome",
+        "sentence", "arguments", "run", "layer_number", "requester", "risk", "age", "due",
+        "claimed", "outcome",
     )  # fmt: skip
     list_filter = (
         StateFilter, RiskFilter, DueFilter, EscalatedFilter, PhaseFilter, ReasonFilter,
@@ -358,7 +354,6 @@ class HoldAdmin(ReadOnly):
     def _action_page(
         self, request: HttpRequest, action: str, holds: Sequence[Hold], *, error: str = ""
     ) -> HttpResponse:
-        schemas = payload_schemas(holds)
         names = {name for hold in holds for name in candidates(hold)} if action == "assign" else ()
         context = {
             **self.admin_site.each_context(request),
@@ -375,10 +370,10 @@ class HoldAdmin(ReadOnly):
                     "value": f"{hold.pk}@{hold.execution.version}",
                     "sentence": labels.row_sentence(hold),
                     "url": _url(hold),
-                    "arguments": key_arguments(shown_payload(hold, schemas[hold.pk]).value),
+                    "arguments": arguments,
                     "high": action == "approve" and risk_of(hold) == "high",
                 }
-                for hold in holds
+                for hold, arguments in zip(holds, argument_texts(holds), strict=True)
             ],
         }
         status = 422 if error else 200
@@ -417,12 +412,16 @@ class HoldAdmin(ReadOnly):
 
     @admin.display(description=gettext_lazy("key arguments"))
     def arguments(self, hold: Hold) -> str:
-        return " · ".join(getattr(hold, "key_arguments", ())) or NOTHING
+        return getattr(hold, "argument_text", "") or NOTHING
 
     @admin.display(description=gettext_lazy("run"), ordering="execution_id")
     def run(self, hold: Hold) -> SafeString | str:
         title = labels.run_title(hold.execution.title, hold.execution_id)
         return link(title, "admin:workflows_execution_change", hold.execution_id)
+
+    @admin.display(description=gettext_lazy("layer"), ordering="layer")
+    def layer_number(self, hold: Hold) -> str:
+        return f"{hold.layer + 1}/{hold.execution.total_layers}"
 
     @admin.display(description=gettext_lazy("requester"))
     def requester(self, hold: Hold) -> str:

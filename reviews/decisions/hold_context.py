@@ -144,22 +144,41 @@ class HoldContext:
                 yield _item(_("attempt %(number)s: %(error)s") % params)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
-        """Return the earlier decisions of this run and its start, newest first."""
+        """Return the earlier decisions of this run and its start, newest first.
+
+        Each has the name in its sentence (`by`), and the id of the account with this name.
+        """
         creator = self.execution.created_by
         who = creator.get_username() if creator else _("the system")
         started = _("%(name)s started the run") % {"name": who}
         rows: list[dict[str, Any]] = [
             {
                 "sentence": components_labels.record_sentence(each, short=True),
+                "by": each.actor,
+                "by_id": each.reviewer_id,
                 "at": each.reviewed_at,
             }
             for each in records
             if each.hold_id != self.hold.id or _was_taken_back(each, records)
         ]
         shown = SecretReveal.objects.filter(hold_id=self.hold.id).order_by("id")
-        rows += [{"sentence": reveal_sentence(each, short=True), "at": each.at} for each in shown]
+        rows += [
+            {
+                "sentence": reveal_sentence(each, short=True),
+                "by": each.actor,
+                "by_id": each.user_id,
+                "at": each.at,
+            }
+            for each in shown
+        ]
         rows.sort(key=lambda row: row["at"])
-        return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
+        start = {
+            "sentence": started,
+            "by": who,
+            "by_id": self.execution.created_by_id,
+            "at": self.execution.created_at,
+        }
+        return (*reversed(rows), start)
 
     # --- consequences ---------------------------------------------------------------------------
 

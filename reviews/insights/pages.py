@@ -199,7 +199,7 @@ def _charts(scope: Scope) -> dict[str, Any]:
     return {
         "open": line_chart(
             labels,
-            [Series(_("open"), "waiting", opened)],
+            [Series(_("open"), "first", opened)],
             words=lambda value: grouped(round(value)),
         ),
         "times": line_chart(
@@ -207,8 +207,8 @@ def _charts(scope: Scope) -> dict[str, Any]:
             [
                 Series(name, kind, [_of(by_day.get(day), field) for day in days], links)
                 for name, kind, field in (
-                    (_("median"), "good", "median"),
-                    (_("p90"), "running", "p90"),
+                    (_("median"), "first", "median"),
+                    (_("p90"), "second", "p90"),
                 )
             ],
             words=_exact,

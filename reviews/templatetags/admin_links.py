@@ -44,6 +44,16 @@ def person(context: Context, name: str, key: Any) -> SafeString | str:
     return format_html('<a class="quiet-link" href="{}">{}</a>', url, shown) if url else shown
 
 
+@register.simple_tag(takes_context=True)
+def person_in(context: Context, sentence: str, name: str, key: Any) -> SafeString | str:
+    """Return a sentence whose first mention of a person is linked as `person` links it."""
+    before, mention, after = sentence.partition(name)
+    if not key or not name or not mention:
+        return visible(sentence)
+    linked = person(context, mention, key)
+    return format_html("{}{}{}", visible(before), linked, visible(after))
+
+
 def _url(context: Context, label: str, key: Any) -> str:
     request = context.get("request")
     if request is None or not key or not may(request, "view", apps.get_model(label)):

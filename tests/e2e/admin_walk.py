@@ -131,9 +131,12 @@ def lists() -> list[str]:
 
 
 def reviews(walk: Walk, scene: Scene) -> None:
-    """The decision form before a task, after it, for a permission, and decided; two actions."""
+    """The decision form of each kind of review, open and decided; three actions."""
     for run in (scene.before, scene.after, scene.escalated, scene.decided):
         walk.go(f"/admin/workflows/hold/{run}-1/change/")
+    with walk.briefly():
+        for hold in (scene.layer_approval, scene.plan_review):
+            walk.go(f"/admin/workflows/hold/{hold}/change/")
     for run in (scene.before, scene.done, scene.grown):
         walk.go(f"/admin/workflows/execution/{run}/change/")
     walk.go(f"/admin/workflows/execution/{scene.grown}/fork/0/")

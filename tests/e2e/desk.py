@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.e2e.product import Product
 from tests.e2e.test_review import Api
 
 SECONDS = 60
@@ -53,3 +54,17 @@ def until_it(api: Api, run: str, is_so: Callable[[dict[str, Any]], bool]) -> dic
             return dict(found)
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
+
+
+def answer_link(product: Product, hold_id: str) -> str:
+    """The path of the link that an e-mail about the review would have."""
+    return product.manage(
+        "shell",
+        "--no-imports",
+        "-c",
+        "from django.contrib.auth.models import User\n"
+        "from reviews.answer_links.services import path_for\n"
+        "from workflows.models import Hold\n"
+        f"hold = Hold.objects.select_related('execution').get(pk={hold_id!r})\n"
+        "print(path_for(User.objects.get(username='reviewer'), hold))",
+    ).strip()

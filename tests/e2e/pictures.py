@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page, expect
 
+from tests.e2e.desk import answer_link
 from tests.e2e.staging import Stage
 
 WORDS = "List the directory '.', then read the file 'data.json'"
@@ -33,6 +34,9 @@ def addresses(stage: Stage) -> Mapping[str, str]:
     return {
         "waits": f"{stage.waits}/{stage.waits}-2",
         "asking": f"{stage.asking}/{stage.asking}-1",
+        "layer": stage.layer,
+        "plan_change": stage.plan_review,
+        "answer": answer_link(stage.product, f"{stage.reminded}-1"),
         "login": f"{stage.login}/{stage.login}-1",
         "decided": f"{stage.written}/{stage.written}-3",
         "hold": f"{stage.waits}-2",
@@ -119,11 +123,15 @@ PICTURES = (
     Picture("decision-edited", "reviewer", "/review/{waits}/", edit),
     Picture("decision-rejecting", "reviewer", "/review/{waits}/", reject),
     Picture("decision-permission", "reviewer", "/review/{asking}/"),
+    Picture("decision-layer", "reviewer", "/review/{layer}/"),
+    Picture("decision-plan", "reviewer", "/review/{plan_change}/"),
     Picture("decision-masked", "reviewer", "/review/{login}/"),
     Picture("decision-decided", "reviewer", "/review/{decided}/"),
     Picture("bell", "reviewer", "/review/?tab=groups", open_bell),
     Picture("notices", "reviewer", "/notifications/"),
     Picture("notice-preferences", "reviewer", "/notifications/preferences/"),
+    Picture("absences", "reviewer", "/absences/"),
+    Picture("answer", "reviewer", "{answer}"),
     # runs
     Picture("runs", "operator", "/runs/"),
     Picture("run", "operator", "/runs/{written}/"),
@@ -183,6 +191,8 @@ PICTURES = (
     Picture("admin-workflow", "admin", "/admin/workflows/workflow/{release}/change/"),
     Picture("admin-people", "admin", "/admin/auth/user/"),
     Picture("admin-person", "admin", "/admin/auth/user/1/change/"),
+    Picture("admin-retention", "admin", "/admin/reviews/retentionpolicy/"),
+    Picture("admin-retention-add", "admin", "/admin/reviews/retentionpolicy/add/"),
     Picture("admin-servers", "admin", "/admin/workflows/mcpserver/"),
     Picture("admin-server", "admin", "/admin/workflows/mcpserver/1/change/"),
     Picture("admin-server-add", "admin", "/admin/workflows/mcpserver/add/"),

@@ -21,20 +21,38 @@ class Scene:
         self.decided = self.start("Soon decided", echo("a", phase="BEFORE_EXECUTION"), echo("b"))
         self.done = self.start("Done", echo("a"))
         self.escalated = self.start("Escalated", ask(product))
+        every_layer = {
+            "hil": {"enabled": True, "approval_required": "always", "timeout_seconds": 3600}
+        }
+        chain = (echo("a"), echo("b", {"$from": "a"}))
+        self.layered = self.start("Layered", *chain, policy=every_layer)
+        reviewed = {"per_layer_validation": True, "replan_review": True}
+        self.changed = self.start("Changed", *chain, policy=reviewed)
         waits = {"per_layer_validation": True, "replan_review": False}
-        self.grown = self.start("Grown", echo("a"), echo("b", {"$from": "a"}), policy=waits)
-        self.until(self.grown, "AWAITING_AGENT")
+        self.grown = self.start("Grown", *chain, policy=waits)
         grow = {"kind": "replan", "new_requirement": "parse XML files"}
-        status, answer = self.api(f"executions/{self.grown}/commands/", grow)
-        assert status in {200, 202}, answer
+        for run in (self.grown, self.changed):
+            self.until(run, "AWAITING_AGENT")
+            status, answer = self.api(f"executions/{run}/commands/", grow)
+            assert status in {200, 202}, answer
         for run in (self.before, self.after, self.decided):
             wait_for_pause(self.api, run, "a", page)
         wait_for_pause(self.api, self.escalated, "page_status", page)
+        #: The open holds of a layer approval and of a plan review.
+        self.layer_approval = self.open_hold(self.layered, "layer_approval")
+        self.plan_review = self.open_hold(self.changed, "replan_review")
 
     def start(self, title: str, *tasks: dict[str, Any], **more: Any) -> str:
         status, answer = self.api("executions/", {"title": title, "plan": {"tasks": tasks}, **more})
         assert status == 201, answer
         return str(answer["id"])
+
+    def open_hold(self, run: str, reason: str) -> str:
+        """The id of the open hold of this kind."""
+        self.until(run, "PAUSED_FOR_REVIEW")
+        holds = self.api(f"executions/{run}/")[1]["holds"]
+        (found,) = [each for each in holds if (each["status"], each["reason"]) == ("OPEN", reason)]
+        return str(found["id"])
 
     def until(self, run: str, status: str) -> None:
         for _ in range(300):

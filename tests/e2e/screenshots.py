@@ -165,15 +165,19 @@ def palette(colours: Any, counts: Any) -> tuple[list[int], Any]:
 
 def without_a_picture(chromium: Browser, product: Product, places: Mapping[str, str]) -> list[str]:
     """The pages of the URLconf that no picture shows."""
-    from django.urls import resolve
+    from tests.e2e.walk import status_of, unwalked
 
-    from tests.e2e.walk import unwalked
-
-    paths = [urlsplit(each.path.format(**places)).path for each in PICTURES]
-    seen = {resolve(path).view_name for path in paths}
     page = chromium.new_page()
     sign_in(page, product, "admin")
-    return unwalked(seen, page, product)
+    return unwalked(routes_of(places), status_of(page, product))
+
+
+def routes_of(places: Mapping[str, str]) -> set[str]:
+    """The names of the routes that the pictures show."""
+    from django.urls import resolve
+
+    paths = [urlsplit(each.path.format(**places)).path for each in PICTURES]
+    return {resolve(path).view_name for path in paths}
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ class Stage:
         self.written = self.a_whole_release()
         self.forked = self.a_fork(self.written)
         self.grown = self.a_plan_that_grew()
+        self.plan_review = self.a_plan_change()
+        self.layer = self.a_layer()
         self.allowed, self.asking = self.code_that_asked(), self.start_code()
         self.waits = self.a_decision()
         self.login = self.a_login()
@@ -145,15 +147,50 @@ class Stage:
         return fork
 
     def a_plan_that_grew(self) -> str:
+        run = self.start_to_grow(replan_review=False)
+        wait(lambda: done(self.operator(f"executions/{run}/"))["revision"] == 2, "the plan grows")
+        return run
+
+    def a_plan_change(self) -> str:
+        """A change of a plan that waits for its review; the place of the review."""
+        run = self.start_to_grow(replan_review=True)
+        return self.place_of(run, "replan_review")
+
+    def start_to_grow(self, *, replan_review: bool) -> str:
         tasks = [echo("notes", NOTES), echo("summary", {"$from": "notes"})]
-        policy = {"per_layer_validation": True, "replan_review": False}
+        policy = {"per_layer_validation": True, "replan_review": replan_review}
         body = {"title": "Read the notes", "plan": {"tasks": tasks}, "policy": policy}
         run = str(done(self.operator("executions/", body))["id"])
         until(self.operator, run, "AWAITING_AGENT")
         command = {"kind": "replan", "new_requirement": "parse XML files"}
         done(self.operator(f"executions/{run}/commands/", command))
-        wait(lambda: done(self.operator(f"executions/{run}/"))["revision"] == 2, "the plan grows")
         return run
+
+    def a_layer(self) -> str:
+        """Two files are about to be written, and every layer is approved first; its place."""
+        policy = {
+            "hil": {"enabled": True, "approval_required": "always", "timeout_seconds": 86_400}
+        }
+        tasks = [
+            {
+                "id": name,
+                "title": title,
+                "type": "tool",
+                "tool": "builtin.write_file",
+                "arguments": {"path": f"report/{name}.md", "content": f"# {title}\n\nTen pears."},
+            }
+            for name, title in (("summary", "Write the summary"), ("figures", "Write the figures"))
+        ]
+        body = {"title": "Quarterly report", "plan": {"tasks": tasks}, "policy": policy}
+        run = str(done(self.operator("executions/", body))["id"])
+        return self.place_of(run, "layer_approval")
+
+    def place_of(self, run: str, reason: str) -> str:
+        """The run and the hold of this kind, once it is open, as in its address."""
+        until(self.operator, run, "PAUSED_FOR_REVIEW")
+        holds = done(self.operator(f"executions/{run}/"))["holds"]
+        (found,) = [each for each in holds if (each["status"], each["reason"]) == ("OPEN", reason)]
+        return f"{run}/{found['id']}"
 
     def code_that_asked(self) -> str:
         run = self.start_code()

@@ -7,15 +7,16 @@ dark pages are measured by the rules about colour. A page that nobody walked fai
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.admin_walk import as_admin, unwalked_in_the_admin
-from tests.e2e.product import Product
+from tests.e2e.product import Product, running_product
 from tests.e2e.scene import Scene, echo
-from tests.e2e.test_review import Api, sign_in, wait_for_pause
+from tests.e2e.test_review import Api, password, sign_in, wait_for_pause
 from tests.e2e.walk import (
     EVERYTHING,
     MEASURE,
@@ -26,19 +27,25 @@ from tests.e2e.walk import (
     WIDE,
     Walk,
     profile,
+    status_of,
     unwalked,
 )
+from tests.support.totp import totp
 
 COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+LIGHT, DARK = ("light", EVERYTHING), ("dark", COLOURS)
+LOOKS = ((WIDE["width"], (LIGHT, DARK)), (NARROW, (LIGHT, DARK)))
+#: All rules and the layout once, narrow; the other colours once, wide.
+BRIEF_LOOKS = ((WIDE["width"], (DARK,)), (NARROW, (LIGHT,)))
 
 
 class Measured(Walk):
     """Each page in two sizes and two colour schemes, by the rules of axe."""
 
     def look_at(self, state: str) -> None:
-        for width in (WIDE["width"], NARROW):
+        for width, looks in BRIEF_LOOKS if self.is_brief else LOOKS:
             self.resize(width)
-            for scheme, options in (("light", EVERYTHING), ("dark", COLOURS)):
+            for scheme, options in looks:
                 self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
                 found = self.page.evaluate(MEASURE, options)
                 assert found["contrasts"], f"axe measured no contrast at all: {state}"
@@ -78,9 +85,58 @@ def test_no_page_violates_an_axe_rule(walk: Walk) -> None:
 
 def test_every_page_was_checked(walk: Walk, product: Product, page: Page) -> None:
     sign_in(page, product, "admin")
-    missed = unwalked(walk.seen, page, product)
+    missed = unwalked(walk.seen, status_of(page, product))
     missed += unwalked_in_the_admin(walk.seen, page, product)
     assert not missed, f"Pages that are not measured: {missed}"
+
+
+def test_second_factors_and_a_lock_violate_no_axe_rule(browser: Browser) -> None:
+    """On an instance of their own: it asks for codes, and one wrong password locks an account."""
+    with running_product(HOLDPOINT_STEP_UP="high_risk", HOLDPOINT_SIGN_IN_FAILURES="1") as product:
+        walk = Measured(product)
+        walk.page = profile(browser).new_page()
+        with walk.briefly():
+            second_factors(walk)
+            a_locked_account(walk)
+        walk.page.context.close()
+    assert not walk.faults, "\n\n".join(walk.faults)
+
+
+def second_factors(walk: Walk) -> None:
+    """An authenticator app is set up, confirmed, and about to be removed."""
+    page, product, start = walk.page, walk.product, "/account/second-factor/"
+    sign_in(page, product, "reviewer")
+    walk.go(start)
+    walk.go(f"{start}totp/activate/")
+    if page.get_by_label("Password").count():
+        walk.fill("Password", password(product, "reviewer"))
+        page.locator("main button[type=submit]").click()
+        walk.measure("an authenticator app, about to be set up")
+    key = page.locator("#totp-key").input_value()
+    walk.fill("Code", totp(key, time.time()))
+    walk.press("Set up")
+    codes = page.locator("main li")
+    expect(codes.first).to_be_visible()
+    walk.measure("recovery codes")
+    code = codes.first.inner_text()
+    for path in ("", "recovery-codes/generate/", "totp/deactivate/"):
+        walk.go(f"{start}{path}")
+    walk.go(f"{start}confirmed/")
+    walk.fill("Code", code)
+    walk.press("Confirm")
+    walk.measure("a confirmed code")
+
+
+def a_locked_account(walk: Walk) -> None:
+    walk.page.context.clear_cookies()
+    for _ in range(2):
+        walk.page.goto(f"{walk.product.address}/login/")
+        walk.fill("User name", "auditor")
+        walk.fill("Password", "a wrong one")
+        walk.press("Sign in")
+        walk.page.wait_for_load_state()
+    expect(walk.page.get_by_role("heading", name="Too many failed sign-ins")).to_be_visible()
+    walk.measure("a locked account")
 
 
 FOCUS = """() => {

@@ -112,6 +112,20 @@ def test_an_answer_without_the_next_review_does_not_stop_the_queue(
     expect(page.locator(f"li[data-hold='{runs[0]}-1']")).to_have_count(0)
 
 
+def test_a_decision_refreshes_the_layers_of_its_run(page: Page, product: Product) -> None:
+    """Nothing of the page is stale afterwards: the layer is done, and the next one waits."""
+    api = Api(product, "operator", "read,run")
+    later = {**echo("two", {"$from": "one"}, "BEFORE_EXECUTION"), "title": "Second"}
+    run = started(api, echo("one", "text", "BEFORE_EXECUTION"), later, title="A run quokka")
+    sign_in(page, product, "reviewer")
+    page.goto(f"{product.address}/review/{run}/{run}-1/")
+    beads = page.get_by_role("list", name="Where the run stands").get_by_role("listitem")
+    expect(beads).to_have_class(["current", "todo"])
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator("#decision-status")).to_contain_text("reviewer approved this")
+    expect(beads).to_have_class(["done", "current"], timeout=30_000)
+
+
 def _named(request: Request) -> str:
     path = request.url.partition("//")[2].partition("/")[2].partition("?")[0]
     return f"{request.method} /{path}"

@@ -12,6 +12,12 @@ from tests.e2e.test_review import Api, sign_in
 
 LATER = 30_000
 SIZE = {"width": 1440, "height": 900}
+#: What tells rows apart: the focused one has a ring, the open one its own ground and a bar.
+LOOK = """element => {
+  const { outlineStyle, outlineWidth, backgroundColor, boxShadow } = getComputedStyle(element);
+  const ring = outlineStyle === "none" ? "none 0px" : `${outlineStyle} ${outlineWidth}`;
+  return { ring, ground: backgroundColor, bar: boxShadow };
+}"""
 
 
 def payment(name: str, amount: int, recipient: str) -> dict[str, object]:
@@ -53,8 +59,15 @@ def test_rows_tell_themselves_apart_and_stay_in_place(page: Page, product: Produ
     assert second.bounding_box() == place
     second.locator("[data-open]").click()
     expect(page.locator("#decision")).to_be_visible()
-    ground = "element => getComputedStyle(element).backgroundColor"
-    assert first.evaluate(ground) != second.evaluate(ground)
+    first.locator("[data-open]").focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    expect(first.locator("[data-open]")).to_be_focused()
+    focused, opened = (each.locator("[data-open]").evaluate(LOOK) for each in (first, second))
+    assert focused == {"ring": "solid 2px", "ground": "rgba(0, 0, 0, 0)", "bar": "none"}
+    assert opened["ring"] == "none 0px"
+    assert opened["ground"] != focused["ground"]
+    assert opened["bar"] != "none"
 
     # The page itself has no end below the panes, however long the payload is.
     ends = page.evaluate("[document.documentElement.scrollHeight, innerHeight]")

@@ -9,6 +9,7 @@ import subprocess
 from playwright.sync_api import Browser, Page, expect
 
 from tests.architecture.files import ROOT
+from tests.e2e.desk import until_it
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, password, start_run, wait_for_pause
 
@@ -29,13 +30,20 @@ def test_the_five_minutes(page: Page, product: Product, browser: Browser) -> Non
     assert f"{product.address}/" in printed
     assert password(product, "reviewer") in printed
 
-    # 1 and 2: the demo run waits, and the diff shows the edit before it is submitted.
+    # 1: the demo runs began with the instance: this one read the repository, and waits.
+    api = Api(product, "operator", "read")
+    first = api("executions/?workflow=release-notes&ordering=created_at")[1]["results"][0]["id"]
+    waits = until_it(api, first, lambda found: bool(found["holds"]))
+    (read,) = [each for each in waits["tasks"] if each["id"] == "log"]
+    assert (read["target"], read["status"]) == ("git.git_log", "SUCCEEDED")
+    assert waits["holds"][0]["node_id"] == "draft"
+
+    # 2: the diff shows the edit before it is submitted.
     sign_in(page, product, "reviewer")
     page.wait_for_url(f"{product.address}/review/")
     title = "Review output of draft in “Release notes”"
     assert f"“{title}”" in README
     run = start_run(product)
-    api = Api(product, "operator", "read")
     wait_for_pause(api, run, "draft", page)
     page.goto(f"{product.address}/review/?tab=open&q=release")
     page.locator(f"[data-hold='{run}-1'] [data-open]").click()
@@ -67,15 +75,28 @@ def test_the_five_minutes(page: Page, product: Product, browser: Browser) -> Non
     auditor.get_by_role("link", name=re.compile("approved write_file")).click()
     for heading in ("Original", "Edited", "Executed"):
         expect(auditor.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-    auditor.context.close()
 
-    # More runs: the button, and the command that the helper above has used.
+    # More runs: the button of operators and reviewers, and the command that the helper above used.
     operator = browser.new_context().new_page()
     sign_in(operator, product, "operator")
     operator.wait_for_url(f"{product.address}/runs/")
-    operator.get_by_role("button", name="Start a demo run").click()
-    operator.wait_for_url(re.compile(r"/runs/\d+/$"))
+    page.goto(f"{product.address}/runs/")
+    for starter in (operator, page):
+        starter.get_by_role("button", name="Start a demo run").click()
+        starter.wait_for_url(re.compile(r"/runs/\d+/$"))
     operator.context.close()
+
+    # 5 again: auditors see what waits and cannot decide it, on the page or over REST.
+    other = page.url.rstrip("/").rpartition("/")[2]
+    version = wait_for_pause(api, other, "draft", page)["version"]
+    for viewer, buttons in ((page, 1), (auditor, 0)):
+        viewer.goto(f"{product.address}/review/{other}/{other}-1/")
+        expect(viewer.get_by_role("heading", name="Review output of draft")).to_be_visible()
+        expect(viewer.get_by_role("button", name="Approve", exact=True)).to_have_count(buttons)
+    body = {"execution_id": other, "hold_id": f"{other}-1", "version": version}
+    decide = Api(product, "auditor", "read,decide")
+    assert decide("reviews/resume/", body | {"decision": "APPROVE"})[0] == 403
+    auditor.context.close()
 
 
 def test_the_rest_sample_approves_the_oldest_review(product: Product, page: Page) -> None:

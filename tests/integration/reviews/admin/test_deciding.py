@@ -9,9 +9,10 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
+from graphrag.models import Tool
 from reviews.models import HumanReviewRecord, ReviewClaim
 from tests.integration.reviews.conftest import echo
-from workflows.models import Execution, Hold
+from workflows.models import Execution, Grant, Hold
 
 pytestmark = pytest.mark.django_db
 
@@ -143,6 +144,101 @@ def test_forms_beside_the_decision_return_to_the_admin(
     assert client.post(undo, {"in_admin": "yes"})["Location"] == page(hold)
     hold.refresh_from_db()
     assert hold.status == Hold.Status.OPEN
+
+
+CLOSED = "http://127.0.0.1:9/page"
+CALL: dict[str, Any] = {
+    "id": "a",
+    "type": "code_execution",
+    "language": "python",
+    "code": "fetch(url)",
+    "inputs": {"url": CLOSED},
+    "permission_set": "minimal",
+}
+LISTING = {"id": "a", "type": "tool", "tool": "builtin.list_directory", "arguments": {"path": "."}}
+REPLAN = {
+    "when": "results.a.output.files[?ends_with(@, '.xml')]",
+    "decision": "replan",
+    "requirement": "parse XML files",
+}
+REST = echo("b", {"$from": "a"})
+#: Kind of hold: tasks, policy, a text of its form, and the fields that its approval sends.
+KINDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, dict[str, str]]] = {
+    "layer_approval": (
+        [echo("a"), REST],
+        {"hil": {"enabled": True, "approval_required": "always"}},
+        "builtin.echo",
+        {},
+    ),
+    "escalation": ([CALL, REST], {}, 'name="grant_scope"', {"grant_scope": "execution"}),
+    "replan_review": (
+        [LISTING, REST],
+        {
+            "ail": {"enabled": True, "agent": "rules", "settings": {"rules": [REPLAN]}},
+            "replan_review": True,
+        },
+        'name="keep"',
+        {},
+    ),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_other_kind_of_review_is_approved_at_its_admin_address(
+    staff: Any, start: Any, settings: Any, tmp_path: Any, kind: str
+) -> None:
+    (tmp_path / "notes.xml").write_text("<notes/>")
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
+    tasks, policy, shown, fields = KINDS[kind]
+    hold = start(*tasks, policy=policy).holds.get(status=Hold.Status.OPEN)
+    assert hold.reason == kind
+    client = staff("reviewer")
+    opened = client.get(page(hold))
+    assert opened.status_code == 200
+    text = opened.content.decode()
+    assert f'action="{page(hold)}"' in text
+    assert shown in text
+    if kind == "replan_review":
+        fields = {"keep": list(hold.payload["added"])}
+    response = client.post(page(hold), answer(hold, "APPROVE", **fields))
+    assert (response.status_code, response["Location"]) == (303, page(hold))
+    record = HumanReviewRecord.objects.get()
+    assert (record.actor, record.decision, record.is_edited) == ("staff-reviewer", "APPROVE", False)
+    hold.refresh_from_db()
+    assert hold.status == Hold.Status.APPROVED
+    if kind == "escalation":
+        assert Grant.objects.get(hold=hold).scope == Grant.Scope.EXECUTION
+    assert 'name="decision"' not in client.get(page(hold)).content.decode()
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "policy", "shown"),
+    [
+        (False, {}, "path: a.md · amount: 5"),
+        (True, {}, "serial: X1 · path: a.md"),
+        (True, {"key_arguments": ["value.mode"]}, "mode: w · serial: X1"),
+    ],
+)
+def test_the_list_shows_the_layer_and_the_key_arguments_of_the_queue(
+    staff: Any, start: Any, key: bool, policy: dict[str, Any], shown: str
+) -> None:
+    """By the workflow's setting, by the tool's schema and by known names, in this order."""
+    value = {"mode": "w", "serial": "X1", "amount": 5, "path": "a.md"}
+    hold = start(echo("a", value, phase="BEFORE_EXECUTION"), policy=policy).holds.get()
+    if key:
+        serial = {"properties": {"serial": {"x-key": True}}}
+        tool = Tool.objects.filter(name="builtin.echo")
+        tool.update(input_schema={"properties": {"value": serial}})
+    client = staff("reviewer")
+    text = client.get(LIST).content.decode()
+    assert f'<td class="field-arguments">{shown}</td>' in text
+    assert '<td class="field-layer_number">1/1</td>' in text
+    asked = client.post(LIST, {"action": "claim", "_selected_action": [hold.pk]})
+    assert [row["arguments"] for row in asked.context["rows"]] == [shown]
 
 
 # --- actions --------------------------------------------------------------------------------------
@@ -469,8 +565,15 @@ def test_sections_have_names_for_people(staff: Any) -> None:
 
 
 def test_the_rail_offers_sections_by_permission(staff: Any) -> None:
-    for url in (reverse("admin:index"), reverse("reviews:queue")):
-        people = reverse("reviews:people")
-        name = f"{url.strip('/').replace('/', '')}"
-        assert people in staff("auditor", name=f"auditor-{name}").get(url).content.decode()
-        assert people not in staff("reviewer", name=f"rev-{name}").get(url).content.decode()
+    """People and access: the accounts, or the section of those who may not see accounts."""
+    desk, section = reverse("reviews:people"), reverse("admin:section", args=("people",))
+    entries = {"auditor": desk, "operator": section, "reviewer": ""}
+    for role, entry in entries.items():
+        client = staff(role)
+        for url in (reverse("admin:index"), reverse("reviews:queue")):
+            text = client.get(url).content.decode()
+            rail = text[text.index('class="rail"') : text.index("</nav>")]
+            offered = [each for each in (desk, section) if f'"{each}"' in rail]
+            assert offered == ([entry] if entry else [])
+            assert ("People and access" in rail) is bool(entry)
+        assert not entry or client.get(entry).status_code == 200

@@ -110,6 +110,19 @@ def test_names_on_decisions_and_grants_link_to_accounts(
         assert account not in operator.get(page).content.decode(), page
 
 
+def test_names_in_the_activity_of_a_review_link_to_accounts(
+    staff: Any, places: dict[str, tuple[str, str]]
+) -> None:
+    auditor, operator = staff("auditor"), staff("operator")
+    for name, rest in (("decider", "rejected"), ("operator", "started the run")):
+        account = admin("auth_user", User.objects.get(username=name).pk)
+        entry = f'<li><a class="quiet-link" href="{account}">{name}</a> {rest}'
+        assert entry in auditor.get(places["hold"][0]).content.decode()
+        text = operator.get(places["hold"][0]).content.decode()
+        assert f"<li>{name} {rest}" in text
+        assert account not in text
+
+
 def test_the_admin_links_to_the_desk(staff: Any, places: dict[str, tuple[str, str]]) -> None:
     client = staff("root")
     others = {

@@ -171,7 +171,7 @@ def test_invalid_arguments_are_named_and_preserved(
 def test_without_a_match_the_nearest_tools_are_offered(client: Client) -> None:
     page = opened(client).press("suggest", intent="iron the laundry of my neighbour")
     assert page.status == 200
-    assert "No tool matches this step" in page.html
+    assert "No tool matches this task" in page.html
     offered = re.findall(r'value="add:([\w.]+)"', page.html)
     assert offered
     assert page.fields["intent"] == "iron the laundry of my neighbour"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reviews.decisions.escalation import entry_words
 from reviews.decisions.hold_text import approved, headline, rejected
 from workflows.common.redaction import redact, redact_text
 from workflows.executions.layer_summaries import TaskLine, estimate_tokens, layer_summary, one_line
@@ -248,3 +249,18 @@ def test_a_small_layer_is_summarized_in_full_failures_first() -> None:
         "\n"
         "Approving finishes the run."
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("/srv/data/", "/srv/data/ and everything below"),
+        ("/srv/data", "/srv/data"),
+        ("/", "/ and everything below"),
+        ("$SCRATCH", "working folder"),
+        ("$SCRATCH/out", "working folder/out"),
+        ("example.org:443", "example.org:443"),
+    ],
+)
+def test_an_entry_of_a_permission_says_what_it_covers(entry: str, words: str) -> None:
+    assert entry_words(entry) == words

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import re
-import struct
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.config.auth.site import Site, running_site
+from tests.support.totp import totp
 
 PASSWORD = "correct horse battery"
 CSRF = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
@@ -43,16 +40,6 @@ for _ in range(4):
     hold.save()
     print("HOLD", execution.pk, hold.pk, execution.version)
 """
-
-
-def totp(key: str, at: float) -> str:
-    """The code of RFC 6238 that an authenticator app shows at this moment."""
-    secret = base64.b32decode(key + "=" * (-len(key) % 8))
-    counter = struct.pack(">Q", int(at // 30))
-    digest = hmac.new(secret, counter, hashlib.sha1).digest()
-    start = digest[-1] & 15
-    (number,) = struct.unpack(">I", digest[start : start + 4])
-    return f"{(number & 0x7FFFFFFF) % 1_000_000:06d}"
 
 
 class Desk:
