@@ -293,6 +293,7 @@ def _task_form(
     form = {
         **task_context(at, task, ids, schemas.get(at), about),
         "is_code": task.get("type") == "code_execution",
+        "runners": _runners(task),
     }
     key = form["key"]
     slots, rest = _slots(form, faults, f"plan.tasks[{at}]")
@@ -318,7 +319,6 @@ def _task_form(
         ),
         "when": task.get("when") or "",
         "permission_sets": _permission_sets(str(task.get("permission_set") or "")),
-        "runners": _runners(task),
         **{name: draft.typed.get(f"{key}.{name}", text) for name, text in settings.items()},
         "arguments": tuple(_with_fields(each, draft.typed) for each in form["arguments"]),
         "new_input": draft.typed.get(f"{key}.new_input", ""),
@@ -470,7 +470,8 @@ def _slots(
 ) -> tuple[dict[str, list[str]], list[Problem]]:
     """Sort the problems of a task by the key of their field; the rest stays at the task."""
     key = form["key"]
-    names = [name for name in _SLOTS if name not in _OF_CODE or form["is_code"]]
+    missing = {*(() if form["is_code"] else _OF_CODE), *(() if form["runners"] else ("runner",))}
+    names = [name for name in _SLOTS if name not in missing]
     slots: dict[str, list[str]] = {f"{key}.{name}": [] for name in names}
     slots |= {each.key: [] for each in form["arguments"]}
     rest = []

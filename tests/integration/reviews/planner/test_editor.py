@@ -622,5 +622,7 @@ def test_the_admin_leads_to_the_editor_and_the_versions(admin: User) -> None:
     page = client.get(f"/admin/workflows/workflow/{workflow.pk}/change/").content.decode()
     editor = "/admin/workflows/workflow/editor/"
     assert f'href="{editor}?workflow={workflow.pk}"' in page
-    assert f'href="/workflows/{workflow.pk}/versions/"' in page
-    assert f'href="{editor}"' in client.get("/admin/workflows/workflow/").content.decode()
+    assert f'href="/admin/workflows/workflow/{workflow.pk}/versions/"' in page
+    add = "/admin/workflows/workflow/add/"
+    assert f'href="{add}"' in client.get("/admin/workflows/workflow/").content.decode()
+    assert client.get(add)["Location"] == editor
