@@ -140,23 +140,35 @@ class HoldpointAdminSite(AdminSite):
     final_catch_all_view = False
 
     def get_urls(self) -> list[URLResolver | URLPattern]:
-        """Add the plan editor and a page for each section.
+        """Add the pages of workflows and a page for each section.
 
         Django's redirect to an object's page on the site is left out: our models name that page
         in their admin, and the redirect would look up any row of any table.
         """
-        from reviews.admin.plan_editor import AdminEditor
+        from reviews.admin import plan_editor
 
         section = path("section/<slug:key>/", self.admin_view(self.section), name="section")
-        editor = path(
-            "workflows/workflow/editor/",
-            self.admin_view(AdminEditor.as_view()),
-            name="workflows_workflow_editor",
-        )
+        workflows = [
+            path(
+                f"workflows/workflow/{address}",
+                self.admin_view(view.as_view()),
+                name=f"workflows_workflow_{name}",
+            )
+            for name, address, view in (
+                ("editor", "editor/", plan_editor.AdminEditor),
+                ("planner", "planner/", plan_editor.AdminPlanner),
+                ("versions", "<int:workflow_id>/versions/", plan_editor.AdminVersions),
+                (
+                    "restore",
+                    "<int:workflow_id>/versions/<int:number>/restore/",
+                    plan_editor.AdminRestore,
+                ),
+            )
+        ]
         others = [
             each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"
         ]
-        return [section, editor, *others]
+        return [section, *workflows, *others]
 
     def admin_view(
         self,

@@ -83,10 +83,14 @@ urlpatterns = [
     path("workflows/edit/", editor_views.EditorView.as_view(), name="editor"),
     path("workflows/edit/tools/", editor_views.editor_tools, name="editor_tools"),
     path("workflows/<int:workflow_id>/", planner_views.workflow, name="workflow"),
-    path("workflows/<int:workflow_id>/versions/", version_pages.versions, name="workflow_versions"),
+    path(
+        "workflows/<int:workflow_id>/versions/",
+        version_pages.VersionsView.as_view(),
+        name="workflow_versions",
+    ),
     path(
         "workflows/<int:workflow_id>/versions/<int:number>/restore/",
-        version_pages.restore,
+        version_pages.RestoreView.as_view(),
         name="workflow_restore",
     ),
     path(

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from reviews.admin.plan_editor import AdminEditor
 from reviews.components import labels
 from reviews.components.views import SeeOther, current_user, fragment, is_htmx
 from reviews.decisions.edits import inputs_schema, secret_rules
@@ -139,7 +140,13 @@ class ExecutionAdmin(ReadOnly):
         query = RunQuery.of(request.GET)
         if is_htmx(request) and query.part:
             return run_part(request, execution, query)
-        run = run_context(current_user(request), execution, fork_page=FORK_PAGE, query=query)
+        run = run_context(
+            current_user(request),
+            execution,
+            fork_page=FORK_PAGE,
+            editor_page=AdminEditor.editor_url,
+            query=query,
+        )
         run |= {"url": url, "command_url": url, "in_admin": True}
         run["holds"] = _in_admin(request, execution, run["holds"])
         if is_htmx(request):

@@ -22,7 +22,7 @@ from workflows.models import Workflow
 from . import plan_edits
 from .editor_inputs import with_posted_inputs
 from .editor_policy import with_policy_fields
-from .fields import arguments_of, posted_plan
+from .fields import arguments_of, posted_plan, values_of
 from .input_form import Examples
 from .plan_edits import TOO_MANY, Edited, EditRefused
 from .planner_draft import CAREFUL, Draft, new_task, schemas_of, switched_policy
@@ -44,7 +44,7 @@ _TEXTS = {
 }
 #: The page sends the whole draft; the size of its request is limited.
 DRAFT_LIMITS = replace(LIMITS, max_bytes=4 * LIMITS.max_bytes)
-_CODE = {"python": "output = {}\n", "typescript": "export default {};\n"}
+_CODE = {"python": "output = {}\noutput\n", "typescript": "export default {};\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +212,10 @@ def _texts(draft: EditorDraft, data: QueryDict) -> dict[str, Any]:
 
 
 def _with_task_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
-    plan, errors = posted_plan(draft.plan, schemas_of(draft.plan), data)
-    problems = tuple(Problem(each.path, "unreadable", each.message) for each in errors)
-    typed = typed_texts(data, errors)
-    draft = replace(draft, plan=plan, problems=(*draft.problems, *problems), typed=typed)
+    found = posted_plan(draft.plan, schemas_of(draft.plan), data)
+    problems = tuple(Problem(each.path, "unreadable", each.message) for each in found.errors)
+    typed = {**typed_texts(data, found.errors), **found.rejected}
+    draft = replace(draft, plan=found.plan, problems=(*draft.problems, *problems), typed=typed)
     name = data.get(f"t{draft.selected}.name")
     if name is None or draft.selected < 0:
         return draft
@@ -251,8 +251,8 @@ def operated(draft: EditorDraft, action: str) -> EditorDraft:
     if kind == "browse":
         key, _arrow, source = about.partition(">")
         return replace(draft, browsed=key, browsed_source=source, focus="values-title")
-    if kind == "pick":
-        return _with_reference(draft, about)
+    if kind in _IN_TASK_FORM:
+        return _IN_TASK_FORM[kind](draft, about)
     if kind == "code" and about in _CODE:
         task = {"type": "code_execution", "language": about, "code": _CODE[about], "inputs": {}}
         return _edited(draft, lambda: plan_edits.add_task(plan, task, "code"))
@@ -288,13 +288,46 @@ def _with_reference(draft: EditorDraft, about: str) -> EditorDraft:
         return draft
     if key == when_key(f"t{at}"):
         return replace(_with_condition(draft, source, select), focus=dom_id(key, "mode"))
-    arguments = arguments_of(draft.tasks[at], schemas_of(draft.plan).get(at), f"t{at}")
-    name = next((each.name for each in arguments if each.key == key), None)
+    name = _argument_name(draft, key)
     if name is None:
         return draft
     value = {"$from": source, **({"select": select} if select else {})}
     draft = _edited(draft, lambda: plan_edits.set_argument(draft.plan, at, name, value))
     return replace(draft, focus=dom_id(key, "select"))
+
+
+def _argument_name(draft: EditorDraft, key: str) -> str | None:
+    """Return the argument of the selected task whose fields have this key (`t1.a0`)."""
+    at = draft.selected
+    arguments = arguments_of(draft.tasks[at], schemas_of(draft.plan).get(at), f"t{at}")
+    return next((each.name for each in arguments if each.key == key), None)
+
+
+def _with_input(draft: EditorDraft, name: str) -> EditorDraft:
+    """Return the draft with another input of the selected task of code."""
+    at, key = draft.selected, f"t{draft.selected}.new_input"
+    if not _is_code(draft):
+        return draft
+    edited = _edited(draft, lambda: plan_edits.add_input(draft.plan, at, name.strip()))
+    if edited.plan is draft.plan:
+        return replace(edited, typed={**draft.typed, key: name}, focus=dom_id(key))
+    place = len(values_of(edited.tasks[at])) - 1
+    return replace(edited, focus=dom_id(f"t{at}.a{place}", "source"))
+
+
+def _without_input(draft: EditorDraft, key: str) -> EditorDraft:
+    """Return the draft without an input (`t1.a0`) of the selected task of code."""
+    at = draft.selected
+    name = _argument_name(draft, key) if _is_code(draft) else None
+    if name is None:
+        return draft
+    edited = _edited(draft, lambda: plan_edits.remove_argument(draft.plan, at, name))
+    return replace(edited, focus=dom_id(f"t{at}.new_input"))
+
+
+def _is_code(draft: EditorDraft) -> bool:
+    at = draft.selected
+    return 0 <= at < len(draft.tasks) and draft.tasks[at].get("type") == "code_execution"
 
 
 def _with_condition(draft: EditorDraft, source: str, select: str) -> EditorDraft:
@@ -325,3 +358,10 @@ def _with_tool(draft: EditorDraft, kind: str, name: str) -> EditorDraft:
         return _edited(draft, lambda: plan_edits.add_task(draft.plan, task, wanted))
     schema = dict(tool.input_schema)
     return _edited(draft, lambda: plan_edits.set_target(draft.plan, draft.selected, task, schema))
+
+
+_IN_TASK_FORM = {
+    "pick": _with_reference,
+    "add_input": _with_input,
+    "remove_input": _without_input,
+}

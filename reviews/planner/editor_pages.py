@@ -26,10 +26,13 @@ from workflows.engine.permissions import NAMED
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import WorkflowChanged
 from workflows.models import Execution, Workflow
+from workflows.remote.services import configured_runners
+from workflows.tools import registry
 
+from .argument_forms import argument_fields
 from .editor_draft import EditorDraft, when_key
 from .editor_inputs import examples_of
-from .fields import asked_inputs, number_text
+from .fields import Argument, asked_inputs, number_text
 from .input_form import input_path, inputs_context
 from .input_references import tasks_that_read
 from .pages import conflict_context, policy_switches, target_of, task_context, tool_url
@@ -52,6 +55,8 @@ _MAX_NOTE_LENGTH = 18
 #: The maximum number of boxes of one layer; the list below the picture has every task.
 _MAX_ROWS = 40
 _OFFERED = 8
+#: Fields that only the form of code has.
+_OF_CODE = frozenset({"code", "new_input"})
 #: The path of a problem in a task of the plan, or in a field of its form.
 _OF_TASK = re.compile(r"plan\.tasks\[([0-9]{1,9})\](?=[.\[]|$)|t([0-9]{1,9})\.")
 #: Field of the task form → the part of a problem's path that belongs to it.
@@ -59,12 +64,14 @@ _SLOTS = {
     "name": "id",
     "title": "title",
     "code": "code",
+    "new_input": "new_input",
     "when": "when",
     "timeout": "timeout_seconds",
     "attempts": "retry.max_attempts",
     "backoff": "retry.backoff_seconds",
     "needs": "depends_on",
     "permission_set": "permission_set",
+    "runner": "runner",
 }
 
 
@@ -73,8 +80,12 @@ def editor_context(
     draft: EditorDraft,
     checked: tuple[Problem, ...],
     conflict: WorkflowChanged | None = None,
+    versions_page: str = "reviews:workflow_versions",
 ) -> dict[str, Any]:
-    """Return `e` of the template; `checked` are the problems found by validation."""
+    """Return `e` of the template; `checked` are the problems found by validation.
+
+    `versions_page` is the URL name of the page of a workflow's versions.
+    """
     problems = (*draft.problems, *(each for each in checked if each not in draft.problems))
     schemas = schemas_of(draft.plan)
     faulty = _faults_by_task(problems, len(draft.tasks))
@@ -84,7 +95,7 @@ def editor_context(
         "draft_json": draft.as_json(),
         "workflow": _workflow(draft),
         "may_save": may_save(user),
-        "conflict": conflict_context(conflict) if conflict else None,
+        "conflict": conflict_context(conflict, versions_page) if conflict else None,
         "picture": _picture(draft, faulty),
         "tasks": tuple(_row(draft, at, faulty[at]) for at in range(len(draft.tasks))),
         "task": _with_values(user, draft, _task_form(draft, schemas, open_faults)),
@@ -282,6 +293,7 @@ def _task_form(
     form = {
         **task_context(at, task, ids, schemas.get(at), about),
         "is_code": task.get("type") == "code_execution",
+        "runners": _runners(task),
     }
     key = form["key"]
     slots, rest = _slots(form, faults, f"plan.tasks[{at}]")
@@ -308,19 +320,40 @@ def _task_form(
         "when": task.get("when") or "",
         "permission_sets": _permission_sets(str(task.get("permission_set") or "")),
         **{name: draft.typed.get(f"{key}.{name}", text) for name, text in settings.items()},
-        "arguments": tuple(
-            replace(each, text=draft.typed.get(f"{each.key}.text", each.text))
-            for each in form["arguments"]
-        ),
+        "arguments": tuple(_with_fields(each, draft.typed) for each in form["arguments"]),
+        "new_input": draft.typed.get(f"{key}.new_input", ""),
         "targets": _targets(draft, at, ids),
         "faults": tuple(rest),
         "slots": slots,
     }
 
 
+def _with_fields(argument: Argument, typed: Mapping[str, str]) -> Argument:
+    """Return an argument with what was typed, and with nested fields where its schema has any."""
+    key = argument.key
+    return replace(
+        argument,
+        text=typed.get(f"{key}.text", argument.text),
+        was=argument.text,
+        fields=argument_fields(key, argument.name, argument.schema, argument.value, typed),
+    )
+
+
 def _permission_sets(chosen: str) -> tuple[dict[str, Any], ...]:
     """Return the options of a task's permission set; an unknown name stays an option."""
     names = dict.fromkeys((*NAMED, *([chosen] if chosen else ())))
+    return tuple({"value": name, "chosen": name == chosen} for name in names)
+
+
+def _runners(task: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the options of a task's remote runner; none for a tool that only workers run.
+
+    A runner that the task names already stays an option, so that it can be removed.
+    """
+    tool = registry.get(str(task.get("tool")))
+    chosen = str(task.get("runner") or "")
+    names = [*configured_runners()] if tool is not None and tool.remote else []
+    names += [chosen] if chosen and chosen not in names else []
     return tuple({"value": name, "chosen": name == chosen} for name in names)
 
 
@@ -437,24 +470,33 @@ def _slots(
 ) -> tuple[dict[str, list[str]], list[Problem]]:
     """Sort the problems of a task by the key of their field; the rest stays at the task."""
     key = form["key"]
-    # Only the form of code has a field for it.
-    names = [name for name in _SLOTS if name != "code" or form["is_code"]]
+    missing = {*(() if form["is_code"] else _OF_CODE), *(() if form["runners"] else ("runner",))}
+    names = [name for name in _SLOTS if name not in missing]
     slots: dict[str, list[str]] = {f"{key}.{name}": [] for name in names}
     slots |= {each.key: [] for each in form["arguments"]}
     rest = []
     for fault in faults:
         place = _slot_of(form, fault.path, prefix)
         if place in slots:
-            slots[place].append(fault.message)
+            slots[place].append(_inside(fault, form, place) + fault.message)
         else:
             rest.append(fault)
     return slots, rest
 
 
+def _inside(fault: Problem, form: dict[str, Any], slot: str) -> str:
+    """Return where inside its argument a problem is, as in `items[0].price: `."""
+    name = next((each.name for each in form["arguments"] if each.key == slot), None)
+    values = fault.path.partition("].")[2].partition(".")[2]
+    if name is None or not values.startswith((f"{name}.", f"{name}[")):
+        return ""
+    return f"{values}: "
+
+
 def _slot_of(form: dict[str, Any], path: str, prefix: str) -> str:
     key = form["key"]
     if path.startswith(f"{key}."):
-        return path.removesuffix(".text")
+        return path.removesuffix(".text").removesuffix("/")
     inside = path.removeprefix(prefix).lstrip(".")
     for name, part in _SLOTS.items():
         if inside == part or inside.startswith((f"{part}.", f"{part}[")):

@@ -59,13 +59,15 @@ if TYPE_CHECKING:
 class EditorView(LoginRequiredMixin, View):
     """Edit a workflow, then save it or start its plan.
 
-    The class attributes name this page, and the pages after a save and a start.
+    The class attributes name this page, the pages after a save and a start, and the page of the
+    versions.
     """
 
     http_method_names = ["get", "head", "post"]
     editor_url = "reviews:editor"
     workflow_url = "reviews:workflow"
     run_url = "reviews:run"
+    versions_url = "reviews:workflow_versions"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Open an empty plan, or that of `?workflow=`, `?copy=` or `?run=`."""
@@ -103,6 +105,9 @@ class EditorView(LoginRequiredMixin, View):
         elif action == "connect_to":
             connection = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
             draft = editor_draft.operated(draft, connection)
+        elif action == "add_input":
+            name = request.POST.get(f"t{draft.selected}.new_input", "")
+            draft = editor_draft.operated(draft, f"add_input:{name}")
         else:
             draft = editor_draft.operated(draft, action)
         stored = _undecided(request, draft)
@@ -172,7 +177,7 @@ class EditorView(LoginRequiredMixin, View):
         choice of what an imported file becomes.
         """
         e = {
-            **_context(request, draft, conflict),
+            **_context(request, draft, conflict, self.versions_url),
             "stored": stored,
             "offer": offer,
             "url": reverse(self.editor_url),
@@ -213,11 +218,14 @@ def _opened(request: HttpRequest) -> EditorDraft:
 
 
 def _context(
-    request: HttpRequest, draft: EditorDraft, conflict: WorkflowChanged | None = None
+    request: HttpRequest,
+    draft: EditorDraft,
+    conflict: WorkflowChanged | None = None,
+    versions_page: str = EditorView.versions_url,
 ) -> dict[str, Any]:
     user = current_user(request)
     checked = _problems(user, draft) if draft.tasks else ()
-    context = editor_context(user, draft, checked, conflict)
+    context = editor_context(user, draft, checked, conflict, versions_page)
     problems = tuple(dict.fromkeys((*draft.problems, *checked)))
     return with_policy(user, draft, context, problems, request.POST.get("simulate", ""))
 

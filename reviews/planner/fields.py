@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from workflows.common.schemas import FieldError
+from workflows.common.schemas import FieldError, FormField
+from workflows.common.schemas.form_shapes import ABSENT
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.dag import is_reference
 
+from .argument_forms import posted_argument
 from .rule_rows import BadRow, posted_expression
 
 if TYPE_CHECKING:
@@ -41,6 +43,15 @@ class Argument:
     without: str
     #: The only texts that the schema allows; empty if it allows any.
     options: tuple[str, ...] = ()
+    #: The `inputmode` of a number, and its limits in words.
+    input_mode: str = ""
+    limits: str = ""
+    #: The schema of the value, and the value; ABSENT if none is given or a reference is.
+    schema: Any = None
+    value: Any = ABSENT
+    #: The nested fields of an object or a list, and the JSON that they show.
+    fields: tuple[FormField, ...] = ()
+    was: str = ""
 
     @property
     def is_long(self) -> bool:
@@ -66,16 +77,25 @@ def arguments_of(task: Mapping[str, Any], schema: Any, key: str) -> list[Argumen
     known = parts if isinstance(parts, dict) else {}
     required = schema.get("required")
     wanted = required if isinstance(required, list) else []
+    definitions = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     values = values_of(task)
     names = [*known, *(name for name in values if name not in known)]
     return [
-        _argument(f"{key}.a{at}", name, known.get(name), values, required=name in wanted)
+        _argument(
+            f"{key}.a{at}", name, known.get(name), definitions, values, required=name in wanted
+        )
         for at, name in enumerate(names)
     ]
 
 
 def _argument(
-    key: str, name: str, part: Any, values: Mapping[str, Any], *, required: bool
+    key: str,
+    name: str,
+    part: Any,
+    definitions: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    required: bool,
 ) -> Argument:
     part = part if isinstance(part, dict) else {}
     value: Any = values.get(name)
@@ -93,6 +113,33 @@ def _argument(
         if part.get("default") not in (None, "")
         else "",
         options=_options(part),
+        input_mode=_input_mode(_types(part)),
+        limits=_limits(part),
+        schema={**definitions, **part},
+        value=ABSENT if refers or name not in values else value,
+    )
+
+
+def _input_mode(types: tuple[str, ...]) -> str:
+    if not types or not {"integer", "number"}.issuperset(types):
+        return ""
+    return "numeric" if types == ("integer",) else "decimal"
+
+
+def _limits(part: Mapping[str, Any]) -> str:
+    """Return the limits of a number in words, as in "at least 1, at most 5"."""
+    words = {
+        "minimum": _("at least %(n)s"),
+        "exclusiveMinimum": _("more than %(n)s"),
+        "maximum": _("at most %(n)s"),
+        "exclusiveMaximum": _("less than %(n)s"),
+        "multipleOf": _("a multiple of %(n)s"),
+    }
+    numbers = {name: part.get(name) for name in words}
+    return ", ".join(
+        words[name] % {"n": number_text(number)}
+        for name, number in numbers.items()
+        if isinstance(number, int | float) and not isinstance(number, bool)
     )
 
 
@@ -126,33 +173,46 @@ def _text(value: Any) -> str:
 # --- posted fields --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class PostedPlan:
+    """A plan with the posted fields, their errors, and texts of nested fields that are invalid."""
+
+    plan: dict[str, Any]
+    errors: list[FieldError]
+    rejected: dict[str, str]
+
+
 def posted_plan(
     plan: Mapping[str, Any], schemas: Mapping[int, Any], posted: QueryDict
-) -> tuple[dict[str, Any], list[FieldError]]:
+) -> PostedPlan:
     """Return the plan with the posted fields applied; tasks without fields do not change.
 
     `schemas` are the input schemas of tasks by index.  Invalid values are reported by the key of
     their field and do not change the plan.
     """
-    tasks, errors = [], []
+    found = PostedPlan({**plan, "tasks": []}, [], {})
     for at, task in enumerate(plan.get("tasks", ())):
         key = f"t{at}"
-        if f"{key}.id" not in posted:
-            tasks.append(task)
-            continue
-        changed, wrong = _posted_task(task, schemas.get(at), key, posted)
-        tasks.append(changed)
-        errors += wrong
-    return {**plan, "tasks": tasks}, errors
+        if f"{key}.id" in posted:
+            task = _posted_task(task, schemas.get(at), key, posted, found)
+        found.plan["tasks"].append(task)
+    return found
 
 
 def _posted_task(
-    task: dict[str, Any], schema: Any, key: str, posted: QueryDict
-) -> tuple[dict[str, Any], list[FieldError]]:
-    values, errors = values_of(task), []
+    task: dict[str, Any], schema: Any, key: str, posted: QueryDict, found: PostedPlan
+) -> dict[str, Any]:
+    """Return the task with its posted fields; add what is invalid to `found`."""
+    values, errors = values_of(task), found.errors
     for each in arguments_of(task, schema, key):
+        if _is_from_fields(each.key, posted):
+            argument = posted_argument(each.key, each.name, each.schema, posted)
+            _put(values, each.name, argument.value)
+            errors += [FieldError(f"{each.key}/", message) for message in argument.errors]
+            found.rejected.update(argument.rejected)
+            continue
         try:
-            _apply_argument(each, values, posted)
+            _apply_argument(each, values, posted, keeps_empty=task.get("type") == "code_execution")
         except ValueError as error:
             errors.append(FieldError(f"{each.key}.text", f"{each.name}: {error}"))
     changed = {**task, values_name(task): values}
@@ -163,7 +223,8 @@ def _posted_task(
         kept = dict(old) if isinstance(old, dict) else {}
         kept.pop("enabled", None)
         _set(changed, "human_review", {**kept, "trigger_phase": phase} if phase else None)
-    return changed, [*errors, *_apply_settings(changed, key, posted)]
+    errors += _apply_settings(changed, key, posted)
+    return changed
 
 
 def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterator[FieldError]:
@@ -172,7 +233,7 @@ def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterat
         _set(task, "when", posted_expression(posted, f"{key}.when", task.get("when") or ""))
     except BadRow as error:
         yield FieldError(f"{key}.when", str(error))
-    for name in ("title", "language", "code", "permission_set"):
+    for name in ("title", "language", "code", "permission_set", "runner"):
         if f"{key}.{name}" in posted:
             text = posted.get(f"{key}.{name}", "").replace("\r\n", "\n").replace("\0", "")
             _set(task, name, text if name == "code" else text.strip())
@@ -222,6 +283,21 @@ def review_phase(task: Mapping[str, Any]) -> str:
     return str(review.get("trigger_phase", "BEFORE_EXECUTION"))
 
 
+def _is_from_fields(key: str, posted: QueryDict) -> bool:
+    """Return whether the nested fields give an argument: no reference, and no changed JSON."""
+    was, text = posted.get(f"{key}.was"), posted.get(f"{key}.text", "")
+    if was is None or posted.get(f"{key}.source"):
+        return False
+    return text.replace("\r\n", "\n") == was.replace("\r\n", "\n")
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    if value is ABSENT:
+        values.pop(name, None)
+    else:
+        values[name] = value
+
+
 def _set(task: dict[str, Any], name: str, value: Any) -> None:
     if value:
         task[name] = value
@@ -229,8 +305,14 @@ def _set(task: dict[str, Any], name: str, value: Any) -> None:
         task.pop(name, None)
 
 
-def _apply_argument(argument: Argument, values: dict[str, Any], posted: QueryDict) -> None:
-    """Apply the fields of one argument to the values; raises ValueError for invalid text."""
+def _apply_argument(
+    argument: Argument, values: dict[str, Any], posted: QueryDict, *, keeps_empty: bool
+) -> None:
+    """Apply the fields of one argument to the values; raises ValueError for invalid text.
+
+    An empty field means no argument, unless `keeps_empty`: inputs of code have no schema that
+    would keep their field, and a button removes them.
+    """
     if f"{argument.key}.text" not in posted:
         return
     source = posted.get(f"{argument.key}.source", "")
@@ -241,7 +323,7 @@ def _apply_argument(argument: Argument, values: dict[str, Any], posted: QueryDic
     text = posted.get(f"{argument.key}.text", "").replace("\r\n", "\n")
     if text == argument.text and not argument.source:
         return
-    if text == "":
+    if text == "" and not keeps_empty:
         values.pop(argument.name, None)
         return
     values[argument.name] = read_value(text, argument.types)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -417,12 +417,16 @@ def _with_required(schema: dict[str, Any], name: str, *, required: bool) -> dict
     return {key: value for key, value in schema.items() if key != "required"}
 
 
+def name_problem(name: str, taken: Container[str]) -> str:
+    """Return why an input cannot get this name, or "" if it can."""
+    if not _NAME.fullmatch(name):
+        return _("a name has up to 64 letters, digits and underscores, and starts with a letter")
+    return _("there is an input of this name already") if name in taken else ""
+
+
 def _renamed(schema: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    if not _NAME.fullmatch(new):
-        message = _("a name has up to 64 letters, digits and underscores, and starts with a letter")
-        raise RowError("name", message)
-    if new in schema["properties"]:
-        raise RowError("name", _("there is an input of this name already"))
+    if problem := name_problem(new, schema["properties"]):
+        raise RowError("name", problem)
     parts = {(new if key == old else key): part for key, part in schema["properties"].items()}
     changed = {**schema, "properties": parts}
     for keyword in ("required", ORDER):

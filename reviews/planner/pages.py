@@ -86,8 +86,12 @@ def planner_context(
     draft: Draft,
     checked: tuple[Problem, ...],
     conflict: WorkflowChanged | None = None,
+    versions_page: str = "reviews:workflow_versions",
 ) -> dict[str, Any]:
-    """Return `p` of the template; `checked` are the problems found by validation."""
+    """Return `p` of the template; `checked` are the problems found by validation.
+
+    `versions_page` is the URL name of the page of a workflow's versions.
+    """
     missing = missing_inputs(draft)
     workflow = _workflow(draft)
     return {
@@ -111,13 +115,12 @@ def planner_context(
         "inputs_text": draft.inputs_text if _unreadable(draft) else _inputs(draft),
         "may_save": may_save(user),
         "workflow": workflow,
-        "conflict": conflict_context(conflict) if conflict else None,
+        "conflict": conflict_context(conflict, versions_page) if conflict else None,
         "floor_json": floor_json(),
-        "url": reverse("reviews:planner"),
     }
 
 
-def conflict_context(conflict: WorkflowChanged) -> dict[str, Any]:
+def conflict_context(conflict: WorkflowChanged, versions_page: str) -> dict[str, Any]:
     """Return who saved a workflow meanwhile, when and what, and the mark of a save over it."""
     newest = conflict.newest
     return {
@@ -126,7 +129,7 @@ def conflict_context(conflict: WorkflowChanged) -> dict[str, Any]:
         "number": newest.number if newest else None,
         "comment": masked(newest.comment).value if newest else "",
         "fields": ", ".join(conflict.fields),
-        "versions_url": reverse("reviews:workflow_versions", args=(conflict.workflow.pk,)),
+        "versions_url": reverse(versions_page, args=(conflict.workflow.pk,)),
         "seen": seen_mark(conflict.workflow),
     }
 

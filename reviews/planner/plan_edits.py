@@ -19,6 +19,7 @@ from workflows.engine.dag import MAX_TASKS, SOURCES, TaskId, is_reference, refer
 from workflows.engine.plan_validation import Problem
 
 from .fields import values_name, values_of
+from .input_rows import MAX_ROWS, name_problem
 
 _TASK_ID: TypeAdapter[str] = TypeAdapter(TaskId)
 
@@ -137,9 +138,10 @@ def set_target(plan: Mapping[str, Any], at: int, target: Mapping[str, Any], sche
     known = parts if isinstance(parts, dict) else {}
     values = {key: value for key, value in values_of(old).items() if key in known}
     lost = sorted(values_of(old).keys() - values.keys())
-    # The permission set belongs to the old target; the review stays.
+    # The permission set and the runner belong to the old target; the review stays.
     dropped = {"type", "tool", "capability", "arguments", "inputs", "code", "language"}
-    kept = {key: value for key, value in old.items() if key not in {*dropped, "permission_set"}}
+    dropped |= {"permission_set", "runner"}
+    kept = {key: value for key, value in old.items() if key not in dropped}
     task = {**kept, **target}
     task[values_name(task)] = values
     tasks[at] = task
@@ -166,6 +168,34 @@ def set_argument(plan: Mapping[str, Any], at: int, name: str, value: Any) -> Edi
     changed = {**plan, "tasks": tasks}
     _check_order(changed, at)
     return Edited(changed, at)
+
+
+def add_input(plan: Mapping[str, Any], at: int, name: str) -> Edited:
+    """Give a task of code another input, which is an empty text until somebody sets it."""
+    tasks = _tasks(plan)
+    task = _task(tasks, at)
+    values = values_of(task)
+    if problem := _input_problem(name, values):
+        raise EditRefused(f"plan.tasks[{at}].new_input", "refused", problem)
+    tasks[at] = {**task, values_name(task): {**values, name: ""}}
+    return Edited({**plan, "tasks": tasks}, at)
+
+
+def _input_problem(name: str, values: Mapping[str, Any]) -> str:
+    if len(values) >= MAX_ROWS:
+        return _("a task has at most %(n)s inputs here") % {"n": MAX_ROWS}
+    if name == "inputs":
+        return _("the code reads all inputs by this name; choose another one")
+    return name_problem(name, values)
+
+
+def remove_argument(plan: Mapping[str, Any], at: int, name: str) -> Edited:
+    """Remove one argument of a task; the task still runs after the tasks in `depends_on`."""
+    tasks = _tasks(plan)
+    task = _task(tasks, at)
+    values = {key: value for key, value in values_of(task).items() if key != name}
+    tasks[at] = {**task, values_name(task): values}
+    return Edited({**plan, "tasks": tasks}, at)
 
 
 # --- helpers --------------------------------------------------------------------------------------

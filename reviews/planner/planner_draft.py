@@ -130,10 +130,11 @@ def _plan(data: QueryDict, base: dict[str, Any], problems: list[Problem]) -> dic
     """Parse the plan from its fields, or from its JSON if that was edited."""
     if not _has_tasks(base):
         base = dict(_NOTHING)
-    by_fields, wrong = posted_plan(base, schemas_of(base), data)
+    posted = posted_plan(base, schemas_of(base), data)
+    by_fields = posted.plan
     typed = _typed(data, "plan_text")
     if not typed or typed == pretty(base):
-        problems += [Problem(each.path, "unreadable", each.message) for each in wrong]
+        problems += [Problem(each.path, "unreadable", each.message) for each in posted.errors]
         return by_fields
     if by_fields != base:
         message = (

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views import View
+from django.views.decorators.http import require_safe
 
 from reviews.components.json_diffs import diff
 from reviews.components.plan_diff import PlanDiff, diff_context
@@ -29,38 +31,54 @@ from .workflow_files import exported, written
 _LISTED = 200
 
 
-@login_required
-@require_safe
-def versions(request: HttpRequest, workflow_id: int) -> HttpResponse:
-    """List the versions of a workflow, and show how `?to=` differs from `?from=`."""
-    user = current_user(request)
-    workflow = workflow_or_404(user, workflow_id)
-    return _show(request, workflow)
+class VersionsView(LoginRequiredMixin, View):
+    """List the versions of a workflow, and show how `?to=` differs from `?from=`.
+
+    The class attributes name this page, that of the workflow, and the address that restores.
+    """
+
+    http_method_names = ["get", "head"]
+    versions_url = "reviews:workflow_versions"
+    workflow_url = "reviews:workflow"
+    restore_url = "reviews:workflow_restore"
+
+    def get(self, request: HttpRequest, workflow_id: int) -> HttpResponse:
+        workflow = workflow_or_404(current_user(request), workflow_id)
+        return self.show(request, workflow)
+
+    def show(self, request: HttpRequest, workflow: Workflow, problems: Any = ()) -> HttpResponse:
+        """Render the versions, with the problems of a version that cannot be restored."""
+        v = {
+            **_context(request, workflow, self.restore_url),
+            "url": reverse(self.workflow_url, args=(workflow.pk,)),
+            "versions_url": reverse(self.versions_url, args=(workflow.pk,)),
+        }
+        status = 422 if problems else 200
+        return self.page(request, {"v": v, "problems": problems}, status)
+
+    def page(self, request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+        """Render the whole page."""
+        template = "reviews/planner/versions.html"
+        return page(request, template, context, section="workflows", status=status)
 
 
-def _show(request: HttpRequest, workflow: Workflow, problems: Any = ()) -> HttpResponse:
-    context = {"v": _context(request, workflow), "problems": problems}
-    status = 422 if problems else 200
-    return page(
-        request, "reviews/planner/versions.html", context, section="workflows", status=status
-    )
-
-
-@login_required
-@require_POST
-def restore(request: HttpRequest, workflow_id: int, number: int) -> HttpResponse:
+class RestoreView(VersionsView):
     """Save an older version as the newest one."""
-    user = current_user(request)
-    workflow = workflow_or_404(user, workflow_id)
-    check_may_save(user)
-    try:
-        saved = restore_version(actor=user, workflow=workflow, number=number)
-    except WorkflowVersion.DoesNotExist:
-        raise Http404 from None
-    except InvalidRequest as invalid:
-        return _show(request, workflow, invalid.problems)
-    warn(request, workflow_warnings(saved))
-    return SeeOther(reverse("reviews:workflow_versions", args=(workflow.pk,)))
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, workflow_id: int, number: int) -> HttpResponse:
+        user = current_user(request)
+        workflow = workflow_or_404(user, workflow_id)
+        check_may_save(user)
+        try:
+            saved = restore_version(actor=user, workflow=workflow, number=number)
+        except WorkflowVersion.DoesNotExist:
+            raise Http404 from None
+        except InvalidRequest as invalid:
+            return self.show(request, workflow, invalid.problems)
+        warn(request, workflow_warnings(saved))
+        return SeeOther(reverse(self.versions_url, args=(workflow.pk,)))
 
 
 @login_required
@@ -81,7 +99,7 @@ def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
 # --- contexts -------------------------------------------------------------------------------------
 
 
-def _context(request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
+def _context(request: HttpRequest, workflow: Workflow, restore_url: str) -> dict[str, Any]:
     rows = list(WorkflowVersion.objects.filter(workflow=workflow)[:_LISTED])
     numbers = [row.number for row in rows]
     newest = numbers[0] if numbers else 0
@@ -91,8 +109,8 @@ def _context(request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     old, new = by_number.get(start), by_number.get(to)
     return {
         "title": workflow.title,
-        "url": reverse("reviews:workflow", args=(workflow.pk,)),
-        "rows": tuple(_row(row, workflow, newest) for row in rows),
+        "id": workflow.pk,
+        "rows": tuple(_row(row, workflow, newest, restore_url) for row in rows),
         "may_restore": may_save(current_user(request)),
         "from": start,
         "to": to,
@@ -103,7 +121,7 @@ def _context(request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def _row(row: WorkflowVersion, workflow: Workflow, newest: int) -> dict[str, Any]:
+def _row(row: WorkflowVersion, workflow: Workflow, newest: int, restore_url: str) -> dict[str, Any]:
     return {
         "number": row.number,
         "author": row.author_name or _("the system"),
@@ -111,7 +129,7 @@ def _row(row: WorkflowVersion, workflow: Workflow, newest: int) -> dict[str, Any
         "comment": masked(row.comment).value,
         "restored": row.restored,
         "is_newest": row.number == newest,
-        "restore_url": reverse("reviews:workflow_restore", args=(workflow.pk, row.number)),
+        "restore_url": reverse(restore_url, args=(workflow.pk, row.number)),
     }
 
 

@@ -67,9 +67,18 @@ _UNTITLED = "A plan from words"
 
 
 class PlannerView(LoginRequiredMixin, View):
-    """Plan from a task description, then start the plan or save it as a workflow."""
+    """Plan from a task description, then start the plan or save it as a workflow.
+
+    The class attributes name this page, the pages after a save and a start, the page of the
+    versions, and the editor that a plan opens in.
+    """
 
     http_method_names = ["get", "head", "post"]
+    planner_url = "reviews:planner"
+    workflow_url = "reviews:workflow"
+    run_url = "reviews:run"
+    versions_url = "reviews:workflow_versions"
+    editor: type[EditorView] = EditorView
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show an empty form, or the plan of `?workflow=`."""
@@ -92,7 +101,7 @@ class PlannerView(LoginRequiredMixin, View):
         if action == "edit":
             opened = of_planner(draft)
             stored = stored_draft(current_user(request), opened)
-            return EditorView().show(request, opened, stored=stored)
+            return self.editor().show(request, opened, stored=stored)
         if action == "suggest":
             draft = planner_draft.suggested(draft)
         elif action == "remove" and about.isascii() and about.isdigit():
@@ -116,7 +125,7 @@ class PlannerView(LoginRequiredMixin, View):
                 problems = list(invalid.problems)
             else:
                 warn(request, run_warnings(execution))
-                return SeeOther(reverse("reviews:run", args=(execution.pk,)))
+                return SeeOther(reverse(self.run_url, args=(execution.pk,)))
         return self._show(request, replace(draft, problems=tuple(problems)), status=422)
 
     def _save(self, request: HttpRequest, draft: Draft) -> HttpResponse:
@@ -131,7 +140,7 @@ class PlannerView(LoginRequiredMixin, View):
                 draft = replace(draft, problems=invalid.problems)
             else:
                 warn(request, workflow_warnings(workflow))
-                return SeeOther(reverse("reviews:workflow", args=(workflow.pk,)))
+                return SeeOther(reverse(self.workflow_url, args=(workflow.pk,)))
         return self._show(request, draft, status=422)
 
     def _show(
@@ -144,10 +153,14 @@ class PlannerView(LoginRequiredMixin, View):
         checked = _faults(draft, current_user(request))
         kept = tuple(each for each in draft.problems if each not in checked)
         draft = replace(draft, problems=kept)
-        context = {"p": planner_context(current_user(request), draft, checked, conflict)}
-        return page(
-            request, "reviews/planner/planner.html", context, section="workflows", status=status
-        )
+        user = current_user(request)
+        p = planner_context(user, draft, checked, conflict, self.versions_url)
+        return self.page(request, {"p": {**p, "url": reverse(self.planner_url)}}, status)
+
+    def page(self, request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+        """Render the whole page."""
+        template = "reviews/planner/planner.html"
+        return page(request, template, context, section="workflows", status=status)
 
 
 def _of_workflow(workflow: Workflow) -> Draft:

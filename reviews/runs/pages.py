@@ -235,12 +235,13 @@ def run_context(
     execution: Execution,
     *,
     fork_page: str = "reviews:fork",
+    editor_page: str = "reviews:editor",
     query: RunQuery = NO_QUERY,
 ) -> dict[str, Any]:
     """Return `run` of the templates; workflow and creator must be loaded.
 
-    `fork_page` is the URL name of the form that forks a run; `query` the part of a long run that
-    is shown.
+    `fork_page` and `editor_page` are the URL names of the form that forks a run and of the plan
+    editor; `query` is the part of a long run that is shown.
     """
     layers = revision_of(execution).layers
     window = task_window(layers, task=query.task, current=max(0, execution.layer))
@@ -306,7 +307,7 @@ def run_context(
         "story": _story(story, query),
         "groups": _groups(execution, story, tasks, forks, views, is_whole=window.is_whole),
         "queued": queued(execution) if live else (),
-        "workflow_from_url": f"{reverse('reviews:editor')}?run={execution.pk}"
+        "workflow_from_url": f"{reverse(editor_page)}?run={execution.pk}"
         if may_start(user)
         else "",
         "fork_url": "" if live else forks.get(max(forks, default=-1), ""),

@@ -22,6 +22,7 @@ NOT_PAGES = {
     "admin:jsi18n": "a script",
     "admin:workflows_hold_bulk": "a POST; its page is measured at the list's address",
     "admin:workflows_mcpserver_test": "a POST",
+    "admin:workflows_workflow_restore": "a POST",
     "admin:password_change_done": "one sentence after the form",
 }
 #: Pages of django-rq: its first page and its workers are measured. Its lists of jobs have a check
@@ -151,8 +152,14 @@ def reviews(walk: Walk, scene: Scene) -> None:
 
 
 def workflows(walk: Walk) -> None:
-    """Importing servers, and the plan editor with an open task."""
+    """Importing servers, plans from words, versions, and the plan editor with an open task."""
     walk.go("/admin/workflows/mcpserver/import/")
+    walk.go("/admin/workflows/workflow/add/?json")
+    walk.go("/admin/workflows/workflow/planner/")
+    walk.page.goto(f"{walk.product.address}/admin/workflows/workflow/")
+    walk.page.get_by_role("link", name="Release notes").click()
+    walk.page.get_by_role("link", name="Versions").click()
+    walk.measure("the versions in the admin")
     walk.page.goto(f"{walk.product.address}/admin/workflows/workflow/")
     walk.page.get_by_role("link", name="Release notes").click()
     walk.page.get_by_role("link", name="Duplicate in the plan editor").click()
@@ -163,6 +170,15 @@ def workflows(walk: Walk) -> None:
     ).first.click()
     expect(walk.page.locator("#task-title")).to_be_focused()
     walk.measure("the plan editor in the admin, with an open task")
+    walk.page.get_by_role("button", name="Add Python code").click()
+    expect(walk.page.get_by_label("New input", exact=True)).to_be_visible()
+    walk.fill("New input", "two words", exact=True)
+    walk.press("Add input")
+    expect(walk.page.get_by_label("New input", exact=True)).to_be_focused()
+    walk.fill("New input", "text", exact=True)
+    walk.press("Add input")
+    expect(walk.page.get_by_label("Source of text of code")).to_be_focused()
+    walk.measure("the inputs of code")
 
 
 def unwalked_in_the_admin(seen: set[str], page: Page, product: Product) -> list[str]:

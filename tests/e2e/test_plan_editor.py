@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ from tests.e2e.walk import EVERYTHING, MEASURE, NARROW, SIDEWAYS, WIDE
 
 NODES = "[data-node]"
 EDGES = "[data-edge]"
+ORDER_TOOL = """
+from graphrag.catalogue.ingest import upsert_tools
+from graphrag.catalogue.tool_record import ToolRecord
+upsert_tools([ToolRecord({fields})])
+"""
 #: Stops of the Tab key that no page needs in a row.
 MANY = 120
 
@@ -335,6 +341,12 @@ def test_the_editor_breaks_no_rule(browser: Browser, product: Product) -> None:
     page.get_by_role("button", name=re.compile("Browse values")).first.click()
     expect(page.locator("#values-title")).to_be_focused()
     page.locator(EDGES).first.focus()
+    faults = faults_in_each_look(page)
+    context.close()
+    assert faults == []
+
+
+def faults_in_each_look(page: Page) -> list[Any]:
     faults: list[Any] = []
     for width in (WIDE["width"], NARROW):
         for scheme in ("light", "dark"):
@@ -344,6 +356,60 @@ def test_the_editor_breaks_no_rule(browser: Browser, product: Product) -> None:
             faults += page.evaluate(MEASURE, EVERYTHING)["faults"]
             if page.evaluate(SIDEWAYS) > 0:
                 faults.append(f"scrolls sideways at {width}")
+    return faults
+
+
+@pytest.fixture
+def order_tool(product: Product) -> Iterator[None]:
+    """A tool that takes a list of objects, for as long as the test."""
+    line = {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "count": {"type": "integer"}},
+    }
+    schema = {"type": "object", "properties": {"lines": {"type": "array", "items": line}}}
+    fields = f"name='shop.order', server='shop', kind='mcp', input_schema={schema!r}"
+    product.command("shell", "--command", ORDER_TOOL.format(fields=fields))
+    yield
+    product.command("shell", "--command", "Tool.objects.filter(server='shop').delete()")
+
+
+def test_lists_and_inputs_of_code_are_fields(
+    browser: Browser, product: Product, order_tool: None
+) -> None:
+    context = browser.new_context(viewport=WIDE, reduced_motion="reduce")  # type: ignore[arg-type]
+    context.add_init_script(AXE_SCRIPT)
+    page = context.new_page()
+    sign_in(page, product, "admin")
+    page.goto(f"{product.address}/workflows/edit/")
+    page.get_by_label("Search tools").fill("shop.order")
+    page.get_by_role("button", name="+ shop.order").click()
+    expect(page.locator("#task-title")).to_be_focused()
+    lines = page.get_by_role("group", name="lines", exact=True).last
+    for text in ("a", "b"):
+        lines.get_by_role("button", name="Add", exact=False).click()
+        page.keyboard.type(text)
+    lines.get_by_role("button", name="Remove").first.click()
+    page.get_by_role("button", name="Add Python code").click()
+    name = page.get_by_label("New input", exact=True)
+    name.fill("two words")
+    page.get_by_role("button", name="Add input").click()
+    expect(name).to_be_focused()
+    expect(name).to_have_attribute("aria-invalid", "true")
+    name.fill("order")
+    tab_to(page, "Add input$")
+    page.keyboard.press("Enter")
+    source = page.get_by_label("Source of order of code")
+    expect(source).to_be_focused()
+    source.select_option("order")
+    expect(page.locator(EDGES)).to_have_count(1)
+    draft = json.loads(page.locator("#editor-draft").input_value())
+    order, code = draft["plan"]["tasks"]
+    assert order["arguments"] == {"lines": [{"id": "b"}]}
+    assert code["inputs"] == {"order": {"$from": "order"}}
+    faults = faults_in_each_look(page)
+    page.locator("#select-0").click()
+    expect(page.locator("[name='v:t0.a0/0/id']")).to_have_value("b")
+    faults += faults_in_each_look(page)
     context.close()
     assert faults == []
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.contrib.admin.options import IS_POPUP_VAR
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from workflows.common.json_fields import BoundedJSONField, JSONTextarea
-from workflows.executions.access import may_start
+from workflows.executions.access import ADMIN, may_start, roles_of
 from workflows.executions.definitions import (
     WorkflowChanged,
     definition_problems,
@@ -115,6 +116,20 @@ class WorkflowAdmin(Base):
         """Offer the plan editor to users who may start runs."""
         offers = {"may_start": may_start(request.user)}
         return super().changelist_view(request, {**(extra_context or {}), **offers})
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Open the plan editor; `?json` and pop-ups show the form with JSON fields.
+
+        The editor saves for admins only, so that others with the right to add get the form too.
+        """
+        is_opened = request.method in ("GET", "HEAD") and not {"json", IS_POPUP_VAR} & {
+            *request.GET
+        }
+        if is_opened and self.has_add_permission(request) and ADMIN in roles_of(request.user):
+            return HttpResponseRedirect(reverse("admin:workflows_workflow_editor"))
+        return super().add_view(request, form_url, extra_context)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

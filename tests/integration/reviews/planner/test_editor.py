@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
+from graphrag.models import Tool
 from reviews.models import PlanDraft
 from reviews.planner import editor_pages
 from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser, Start
+from tests.support import remote_tools  # noqa: F401  (importing it declares its tools)
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import save_workflow
 from workflows.executions.jobs import run_to_rest
+from workflows.executions.selectors import tasks_of
 from workflows.executions.services import start_execution
 from workflows.models import Execution, Workflow
 
@@ -182,6 +185,121 @@ def test_code_is_a_task_too(admin: User) -> None:
     editor = Editor(admin).press("code:python")
     editor.press("show", **editor.task_fields(code="output = {'n': 1}\n", language="python"))
     assert editor.tasks[0]["code"] == "output = {'n': 1}\n"
+
+
+def test_code_reads_an_earlier_task_through_an_input(admin: User) -> None:
+    editor = Editor(admin).press("add:builtin.read_file")
+    editor.press("code:python", **editor.task_fields(**{"a0.text": "data.json"}))
+    editor.press("add_input", **editor.task_fields(new_input="text"))
+    assert editor.tasks[1]["inputs"] == {"text": ""}
+    assert f'data-focus="{dom_id("t1.a0", "source")}"' in editor.html
+    # The picker, the fields and the value browser work on it as on an argument.
+    editor.press("pick:t1.a0>read_file>content")
+    assert editor.tasks[1]["inputs"] == {"text": {"$from": "read_file", "select": "content"}}
+    code = editor.tasks[1]["code"].replace("{}", "{'length': len(text)}")
+    editor.press("add_input", **editor.task_fields(code=code, new_input="limit"))
+    editor.press("check", **editor.task_fields(**{"a1.text": "5", "a1.source": ""}))
+    editor.press("show", **editor.task_fields(**{"a1.text": "5", "a1.source": ""}))
+    assert editor.tasks[1]["inputs"]["limit"] == 5
+    editor.press("remove_input:t1.a1", **editor.task_fields(**{"a1.text": "5"}))
+    assert [*editor.tasks[1]["inputs"]] == ["text"]
+    editor.press("start", title="Count", hil="")
+    assert editor.status == 204, editor.html
+    run = Execution.objects.get()
+    assert run_to_rest(run.pk).status == "COMPLETED"
+    assert tasks_of(run)[1].output == {"length": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "a name has up to 64 letters"),
+        ("two words", "a name has up to 64 letters"),
+        ("inputs", "the code reads all inputs by this name"),
+        ("text", "there is an input of this name already"),
+    ],
+)
+def test_a_bad_name_of_an_input_is_refused_at_its_field(
+    admin: User, name: str, message: str
+) -> None:
+    editor = Editor(admin).press("code:python")
+    editor.press("add_input", **editor.task_fields(new_input="text"))
+    editor.press("add_input", **editor.task_fields(new_input=name))
+    assert [*editor.tasks[0]["inputs"]] == ["text"]
+    error = dom_id("t0.new_input", "error")
+    found = re.search(rf'id="{error}"\s*>([^<]*)<', editor.html)
+    assert found is not None
+    assert message in found[1]
+    assert f'value="{name}"' in editor.html
+
+
+def test_only_code_has_inputs_of_any_name(admin: User) -> None:
+    editor = Editor(admin).press("add:builtin.echo")
+    editor.press("add_input", **editor.task_fields(new_input="text", **{"a0.text": "1"}))
+    editor.press("remove_input:t0.a0")
+    assert editor.tasks[0]["arguments"] == {"value": 1}
+
+
+def test_the_inputs_of_code_are_limited(admin: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reviews.planner.plan_edits.MAX_ROWS", 1)
+    editor = Editor(admin).press("code:python")
+    editor.press("add_input", **editor.task_fields(new_input="one"))
+    editor.press("add_input", **editor.task_fields(new_input="two"))
+    assert "a task has at most 1 inputs here" in editor.html
+
+
+def test_lists_and_objects_are_nested_fields(admin: User) -> None:
+    line = {"type": "object", "properties": {"sku": {"type": "string"}, "n": {"type": "integer"}}}
+    parts = {
+        "lines": {"type": "array", "items": {**line, "required": ["sku"]}},
+        "total": {"type": "number", "minimum": 1, "multipleOf": 0.5},
+    }
+    schema = {"type": "object", "properties": parts, "required": ["lines"]}
+    Tool.objects.create(name="shop.order", server="shop", kind="mcp", input_schema=schema)
+    editor = Editor(admin).press("add:builtin.echo", title="Order")
+    editor.press("add:shop.order", **editor.task_fields(**{"a0.text": "1"}))
+    assert 'name="i:t1.a0"' in editor.html
+    assert 'name="v:t1.a0/NEW/sku"' in editor.html
+    assert "at least 1, a multiple of 0.5" in editor.html
+
+    def shown(**fields: str) -> dict[str, Any]:
+        own = {"a0.was": "", "a0.text": "", "a0.source": "", "a1.text": "2"}
+        return {**editor.task_fields(**own), **fields}
+
+    filled = {"i:t1.a0": "0", "v:t1.a0/0/sku": "a", "v:t1.a0/0/n": "two", "s:t1.a0/0/n": "set"}
+    editor.press("show", **shown(**filled))
+    error = rf'id="{dom_id("t1.a0", "error")}"\s*>lines\[0\].n: must be a whole number'
+    assert re.search(error, editor.html)
+    editor.press("show", **shown(**{**filled, "v:t1.a0/0/n": "2"}))
+    assert editor.tasks[1]["arguments"] == {"lines": [{"sku": "a", "n": 2}], "total": 2}
+    # The inputs of the workflow have their own fields, also named by JSON pointers.
+    assert json.loads(editor.draft)["default_inputs"] == {}
+    # An error of the schema names its place inside the argument.
+    editor.press("show", **shown(**{"a0.text": '[{"n": 1}]'}) | {"t1.a0.text": '[{"n": 1}]'})
+    assert re.search(rf'id="{dom_id("t1.a0", "error")}"\s*>lines\[0\][^<]+<', editor.html)
+    editor.press("pick:t1.a0>echo>")
+    assert editor.tasks[1]["arguments"]["lines"] == {"$from": "echo"}
+
+
+def test_a_remote_runner_is_chosen_where_one_is_configured(admin: User, settings: Any) -> None:
+    def opened(tool: str) -> Editor:
+        return Editor(admin).press(f"add:{tool}")
+
+    key = dom_id("t0.runner")
+    assert f'id="{key}"' not in opened("remotekit.value").html
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "dask_scheduler": "tcp://127.0.0.1:1"}
+    assert f'id="{key}"' not in opened("builtin.echo").html
+    editor = opened("remotekit.value")
+    assert f'id="{key}"' in editor.html
+    editor.press("show", **editor.task_fields(**{"a0.text": "1", "runner": "dask"}))
+    assert editor.tasks[0]["runner"] == "dask"
+    assert re.search(r'<option value="dask"\s+selected>', editor.html)
+    # A runner that is not configured any more can be removed.
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "dask_scheduler": ""}
+    error = rf'id="{dom_id("t0.runner", "error")}"\s*>the runner dask is not configured<'
+    assert re.search(error, editor.press("show").html)
+    editor.press("show", **editor.task_fields(runner=""))
+    assert "runner" not in editor.tasks[0]
 
 
 def test_tools_are_found_by_words_with_their_risk(admin: User) -> None:
@@ -504,5 +622,7 @@ def test_the_admin_leads_to_the_editor_and_the_versions(admin: User) -> None:
     page = client.get(f"/admin/workflows/workflow/{workflow.pk}/change/").content.decode()
     editor = "/admin/workflows/workflow/editor/"
     assert f'href="{editor}?workflow={workflow.pk}"' in page
-    assert f'href="/workflows/{workflow.pk}/versions/"' in page
-    assert f'href="{editor}"' in client.get("/admin/workflows/workflow/").content.decode()
+    assert f'href="/admin/workflows/workflow/{workflow.pk}/versions/"' in page
+    add = "/admin/workflows/workflow/add/"
+    assert f'href="{add}"' in client.get("/admin/workflows/workflow/").content.decode()
+    assert client.get(add)["Location"] == editor

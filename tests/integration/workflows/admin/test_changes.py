@@ -181,7 +181,7 @@ def test_forms_of_new_objects_take_their_own_defaults(staff) -> None:
     assert "null" not in str(texts)
     sent = server(args="[]", env="{}", headers="{}")
     assert client.post(ADD_SERVER, sent).status_code == 302
-    shown = client.get(ADD).context["adminform"].form
+    shown = client.get(f"{ADD}?json").context["adminform"].form
     for name in ("plan", "policy", "inputs_schema", "default_inputs"):
         assert "null" not in shown[name].as_widget()
 

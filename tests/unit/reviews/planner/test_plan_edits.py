@@ -156,7 +156,8 @@ def test_a_name_that_cannot_be_used_is_refused(name: str, code: str) -> None:
 
 
 def test_another_tool_keeps_the_arguments_that_it_takes() -> None:
-    before = plan(task("a", arguments={"value": 1, "other": 2}, permission_set="readonly"))
+    own = {"permission_set": "readonly", "runner": "dask"}
+    before = plan(task("a", arguments={"value": 1, "other": 2}, **own))
     target = {"type": "tool", "tool": "builtin.fail", "arguments": {}}
     edited = set_target(before, 0, target, SCHEMA)
     assert edited.plan == plan(task("a", tool="builtin.fail"))
