@@ -90,6 +90,8 @@ def decided(agent: str, event: bytes, timeout: float) -> dict[str, Any]:
 
 def credentials(agent: str) -> tuple[str, str]:
     """Return the address of the server and the token; raise Denied without them."""
+    base: object
+    token: object
     if "HOLDPOINT_URL" in os.environ or "HOLDPOINT_TOKEN" in os.environ:
         base, token = os.environ.get("HOLDPOINT_URL"), os.environ.get("HOLDPOINT_TOKEN")
         source = "HOLDPOINT_URL and HOLDPOINT_TOKEN"
