@@ -28,6 +28,7 @@ SIZES = (100, 1_000, 10_000)
 EDGES_PER_TOOL = 10
 REPLAN_BOUND_MS = {1_000: 30.0, 10_000: 100.0}
 LEARN_BOUND_MS = {10_000: 300.0}
+SEARCH_BOUND_MS = {10_000: 30.0}
 RECALL_BOUND = 0.95
 
 _TOOLS = invented_tools()
@@ -123,6 +124,11 @@ def suggest(rounds: int = 181) -> Timing:
     return timed(lambda intent: planning_services.suggest(intent), _some_intents(rounds))
 
 
+def find(rounds: int = 181) -> Timing:
+    """Search for one intent, with words, letters and vectors."""
+    return timed(lambda intent: search.search(intent), _some_intents(rounds))
+
+
 def replan(rounds: int = 181) -> Timing:
     """Replan a running plan of ten tasks, five of them settled."""
     plan, settled = _running_plan()
@@ -215,6 +221,7 @@ def measured(size: int) -> Iterator[dict[str, Any]]:
     yield _row(f"suggest p95, {size} tools", suggest().p95, "ms", None)
     ranks, by_networkx = pagerank()
     yield _row(f"PageRank, {size} tools", ranks.median, "ms", by_networkx)
+    yield _row(f"search p95, {size} tools", find().p95, "ms", SEARCH_BOUND_MS.get(size))
     yield _row(f"search recall@10, {size} tools", recall_at_10(), "share", RECALL_BOUND)
     yield _row(f"searches per second, {size} tools", queries_per_second(), "1/s", None)
     yield _row(f"learn p95, {size} tools", learn().p95, "ms", LEARN_BOUND_MS.get(size))
