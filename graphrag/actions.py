@@ -1,12 +1,13 @@
 """How much a query asks for, and how much a tool does: read, change or destroy.
 
-Short lists of common verbs, in English, French and German. A verb that is not listed counts as a
-change: it neither asks for a destructive tool nor speaks against a tool that changes something.
+Short lists of common verbs, in English, French and German. A verb that is not listed neither asks
+for a destructive tool nor speaks against a tool that reads or changes something.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from itertools import pairwise
 
 from graphrag import tokenizer
 
@@ -18,11 +19,15 @@ affiche afficher montre montrer liste lister cherche chercher trouve trouver lis
 quelle quelles combien résume résumer télécharge télécharger
 zeige zeig anzeigen suche finde lies lese welche welcher welches wer wo wann wieviel
 """)
-_CHANGE = tokenizer.stem_set("""
+_CHANGE_WORDS = """
 create add insert put write attach upload commit update edit rename move set change assign link
 copy make start save format merge sort replace convert load import append record log register
 send post publish reply schedule book approve apply push
-""")
+"""
+_CHANGE = tokenizer.stem_set(_CHANGE_WORDS)
+_CHANGE_VERBS = frozenset(_CHANGE_WORDS.split())
+_GIVE = {"give", "tell", "bring", "gib", "gebt", "donne", "donnez", "dis"}
+_TO_ME = {"me", "us", "mir", "uns", "moi", "nous"}
 _DESTROY = tokenizer.stem_set("""
 delete remove drop erase wipe purge destroy trash uninstall truncate
 supprime supprimer efface effacer lösche löschen entferne entfernen
@@ -42,12 +47,15 @@ class Effect(IntEnum):
     DESTROY = 2
 
 
-def asked(query: str) -> Effect:
-    """Return the most that a query asks for; any verb of destruction counts."""
-    stems = [tokenizer.stem(word) for word in tokenizer.words(query)]
-    if not _DESTROY_IN_QUERIES.isdisjoint(stems):
+def asked(query: str) -> Effect | None:
+    """Return what a query asks for; None when it has no listed verb.
+
+    Any verb of destruction counts, otherwise the first verb.
+    """
+    words = tokenizer.words(query)
+    if not _DESTROY_IN_QUERIES.isdisjoint(map(tokenizer.stem, words)):
         return Effect.DESTROY
-    return _first(stems)
+    return _first(words)
 
 
 def of_tool(own_name: str, *, read_only: bool, destructive: bool | None) -> Effect:
@@ -80,13 +88,17 @@ def names_only_actions(stems: Collection[str]) -> bool:
     return bool(stems) and (_READ | _CHANGE | _DESTROY_IN_QUERIES).issuperset(stems)
 
 
-def _first(stems: Iterable[str]) -> Effect:
-    for stem in stems:
-        if stem in _CHANGE:
+def _first(words: Sequence[str]) -> Effect | None:
+    """Return the effect of the first verb; a verb of change counts in its base form only.
+
+    "the last commits" and "the changes" are objects, not requests.
+    """
+    for word, following in pairwise([*words, ""]):
+        if word in _CHANGE_VERBS:
             return Effect.CHANGE
-        if stem in _READ:
+        if tokenizer.stem(word) in _READ or (word in _GIVE and following in _TO_ME):
             return Effect.READ
-    return Effect.CHANGE
+    return None
 
 
 # Key: the name; bound: 16,384; a constant function.

@@ -83,7 +83,7 @@ class HashingEmbedder:
     """The default embedder: no model, no network, equal vectors on every machine."""
 
     identity = hashing.IDENTITY
-    fit = Fit(weight=0.1)  # it knows no more than the words; it decides between equal matches
+    fit = Fit(weight=0.03)  # it knows no more than the words; it decides between equal matches
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`."""
@@ -102,7 +102,7 @@ class SemanticEmbedder:
     """
 
     identity = "semantic:use-multilingual-3"
-    fit = Fit(weight=1.5, unrelated=0.05, related=0.6)
+    fit = Fit(weight=2.5, unrelated=0.05, related=0.6)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -17,6 +17,9 @@ MAX_WORD_LENGTH = 64
 MAX_TERMS = 64
 _MIN_LETTER_COSINE = 0.2
 _MAX_SIMILAR_WORDS = 8
+# Words that share too few letters to stand for a word of the query still tell tools apart.
+_MIN_SHARED_LETTERS = 0.05
+_MAX_WORDS_WITH_LETTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,16 @@ class Term:
     """A word of a query.
 
     ``lexemes`` are the words of the catalogue that it stands for, with their similarity (0 to 1):
-    the word itself, if the catalogue has it, and words that share letters with it.
+    the word itself, if the catalogue has it, and words that share letters with it. ``letters``
+    are all words that share some: the product of both words' n-gram vectors, over the length of
+    the other one's.
     """
 
     word: str
     stem: str
     rarity: float
     lexemes: Mapping[str, float]
+    letters: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -60,15 +66,25 @@ class Idf:
         """Return the query's first MAX_TERMS words with the words of the catalogue like them."""
         read = tokenizer.content_words(query)[:MAX_TERMS]
         words = {tokenizer.stem(word): word for word in reversed(read)}
-        return [
-            Term(
-                word,
-                stem,
-                self.rarity(stem),
-                self._letters.similar(stem, at_least=_MIN_LETTER_COSINE, most=_MAX_SIMILAR_WORDS),
-            )
-            for stem, word in words.items()
-        ]
+        return [self._term(word, stem) for stem, word in words.items()]
+
+    def _term(self, word: str, stem: str) -> Term:
+        near = self._letters.similar(
+            stem, at_least=_MIN_SHARED_LETTERS, most=_MAX_WORDS_WITH_LETTERS
+        )
+        similar = list(near.items())[:_MAX_SIMILAR_WORDS]
+        length = self._letters.length(stem)
+        return Term(
+            word,
+            stem,
+            self.rarity(stem),
+            lexemes={other: cosine for other, cosine in similar if cosine >= _MIN_LETTER_COSINE},
+            letters={other: cosine * length for other, cosine in near.items()},
+        )
+
+    def letter_length(self, lexeme: str) -> float:
+        """Return the length of the lexeme's vector of character n-grams."""
+        return self._letters.length(lexeme)
 
     def selective_lexemes(self, terms: Sequence[Term], pool: int) -> list[str]:
         """Return the rarest lexemes that together select about ``pool`` tools.

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from heapq import nsmallest
 from math import log, sqrt
 
 _SIZES = (3, 4, 5)
@@ -31,7 +32,11 @@ class LetterIndex:
             other: product / (length * self._lengths[other]) for other, product in products.items()
         }
         near = (pair for pair in cosines.items() if pair[1] >= at_least)
-        return dict(sorted(near, key=lambda pair: (-pair[1], pair[0]))[:most])
+        return dict(nsmallest(most, near, key=lambda pair: (-pair[1], pair[0])))
+
+    def length(self, word: str) -> float:
+        """Return the length of the word's vector; a long word with rare n-grams has a long one."""
+        return self._lengths.get(word) or self._length(set(_ngrams(word)))
 
     def _weight(self, gram: str) -> float:
         return log((1 + self._total) / (1 + len(self._words.get(gram, ())))) + 1

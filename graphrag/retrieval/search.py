@@ -3,15 +3,17 @@
 1. ``Idf.terms`` looks each word of the query up in the words of the catalogue; words that share
    letters with it count in part, so that a misspelt word is found.
 2. Full text search and the embedder's vectors each select candidates in SQL, filters included.
-3. Each candidate gets a score for its words (BM25 over weighted fields) and one for its meaning
-   (cosine). The best candidate of each score counts 1; the weighted sum is the order.
-4. A tool that does more than the query asks for loses a part of its score.
+3. Each candidate gets a score for its words (BM25 over weighted fields), one for its letters
+   (cosine of character n-grams) and one for its meaning (cosine of the embedder's vectors). The
+   best candidate of each score counts 1; the weighted sum is the order.
+4. A tool that does more or less than the query asks for loses a part of its score.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import log, sqrt
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
@@ -33,12 +35,16 @@ _EF_SEARCH = 160
 _CANDIDATE_POOL = 500
 # BM25. A word of the name, the first sentence, the rest of the description, the arguments.
 _FIELD_WEIGHTS = {"A": 3.0, "B": 1.0, "C": 0.5, "D": 0.3}
-_SATURATION = 1.2
+_PROMINENT = frozenset("AB")
+_SATURATION = 0.8
 _LENGTH_SHARE = 0.5
+# The letters of the name and the first sentence, beside the words, which weigh 1.
+_LETTERS_WEIGHT = 0.8
 _UNKNOWN_WORD_WEIGHT = 0.5
 _COVERAGE_WEIGHT = 0.6
 _UNASKED_CHANGE = 0.8
 _UNASKED_DESTRUCTION = 0.5
+_TOO_LITTLE = 0.8
 # Filters.sql builds ``condition`` from constants; every value is a parameter.
 _NEAREST = """
 SELECT t.id, 1 - (t.embedding <=> %(vector)s::vector)
@@ -78,7 +84,8 @@ SELECT t.id, t.name, t.server, t.read_only, t.destructive, t.pagerank, length(t.
 FROM graphrag_tool t, LATERAL (
     SELECT array_agg(word.lexeme) AS lexemes,
         array_agg(array_to_string(word.weights, '')) AS fields
-    FROM unnest(t.search) AS word WHERE word.lexeme = ANY(%(lexemes)s)
+    FROM unnest(t.search) AS word
+    WHERE word.lexeme = ANY(%(lexemes)s) OR word.weights && %(prominent)s::text[]
 ) matched
 WHERE t.id = ANY(%(keys)s)
 """
@@ -154,7 +161,11 @@ class Answer:
 
 @dataclass(slots=True)
 class Candidate:
-    """A tool that a search selected. ``frequencies``: lexeme -> its weighted frequency."""
+    """A tool that a search selected.
+
+    ``frequencies``: lexeme -> its weighted frequency, for words like the query's and for
+    ``prominent`` ones, which are in the tool's name or first sentence.
+    """
 
     key: int
     cosine: float | None = None
@@ -163,7 +174,9 @@ class Candidate:
     pagerank: float = 1.0
     length: int = 0
     frequencies: Mapping[str, float] = field(default_factory=dict)
+    prominent: Sequence[str] = ()
     words: float = 0.0
+    letters: float = 0.0
     score: float = 0.0
 
 
@@ -294,7 +307,10 @@ def _read_words(candidates: Sequence[Candidate], terms: Sequence[Term]) -> None:
     by_key = {candidate.key: candidate for candidate in candidates}
     lexemes = list({lexeme for term in terms for lexeme in term.lexemes})
     with connection.cursor() as cursor:
-        cursor.execute(_WORDS, {"keys": list(by_key), "lexemes": lexemes})
+        cursor.execute(
+            _WORDS,
+            {"keys": list(by_key), "lexemes": lexemes, "prominent": sorted(_PROMINENT)},
+        )
         rows = cursor.fetchall()
     for key, name, server, read_only, destructive, pagerank, length, matched, fields in rows:
         candidate = by_key[key]
@@ -302,25 +318,32 @@ def _read_words(candidates: Sequence[Candidate], terms: Sequence[Term]) -> None:
         candidate.effect = actions.of_tool(
             name.removeprefix(f"{server}."), read_only=read_only, destructive=destructive
         )
+        found = dict(zip(matched or (), fields or (), strict=True))
         candidate.frequencies = {
             lexeme: sum(_FIELD_WEIGHTS[letter] for letter in letters)
-            for lexeme, letters in zip(matched or (), fields or (), strict=True)
+            for lexeme, letters in found.items()
         }
+        candidate.prominent = [
+            lexeme for lexeme, letters in found.items() if not _PROMINENT.isdisjoint(letters)
+        ]
 
 
 def _score(
-    candidates: Sequence[Candidate], terms: Sequence[Term], idf: Idf, fit: Fit, asked: Effect
+    candidates: Sequence[Candidate], terms: Sequence[Term], idf: Idf, fit: Fit, asked: Effect | None
 ) -> None:
     """Set the scores of the candidates."""
     for each in candidates:
         each.words = _words_score(each, terms, idf)
+        each.letters = _letters_score(each, terms, idf) if each.words else 0.0
     most = max((each.words for each in candidates), default=0.0) or 1.0
+    closest = max((each.letters for each in candidates), default=0.0) or 1.0
     cosines = [each.cosine for each in candidates if each.cosine is not None]
     least, nearest = min(cosines, default=0.0), max(cosines, default=0.0)
     for each in candidates:
         meaning = 0.0 if each.cosine is None else (each.cosine - least) / (nearest - least or 1.0)
-        total = each.words / most + fit.weight * meaning
-        each.score = total / (1.0 + fit.weight) * _caution(each.effect, asked)
+        total = each.words / most + _LETTERS_WEIGHT * each.letters / closest + fit.weight * meaning
+        weights = 1.0 + _LETTERS_WEIGHT + fit.weight
+        each.score = total / weights * _caution(each.effect, asked)
 
 
 def _words_score(candidate: Candidate, terms: Sequence[Term], idf: Idf) -> float:
@@ -344,11 +367,28 @@ def _words_score(candidate: Candidate, terms: Sequence[Term], idf: Idf) -> float
     return sum(scores.values())
 
 
-def _caution(effect: Effect, asked: Effect) -> float:
-    """Return the factor for a tool that may do more than the query asks for."""
-    if effect <= asked:
-        return 1.0
-    return _UNASKED_DESTRUCTION if effect is Effect.DESTROY else _UNASKED_CHANGE
+def _letters_score(candidate: Candidate, terms: Sequence[Term], idf: Idf) -> float:
+    """Return the cosine of the n-gram vectors of query and tool, times the query's length.
+
+    A tool's vector is the sum of its prominent words' vectors. Its length is taken as if these
+    words shared no n-gram.
+    """
+    weights = {lexeme: 1.0 + log(candidate.frequencies[lexeme]) for lexeme in candidate.prominent}
+    lengths = {lexeme: weight * idf.letter_length(lexeme) for lexeme, weight in weights.items()}
+    product = sum(
+        term.letters[lexeme] * length
+        for lexeme, length in lengths.items()
+        for term in terms
+        if lexeme in term.letters
+    )
+    return product / (sqrt(sum(length * length for length in lengths.values())) or 1.0)
+
+
+def _caution(effect: Effect, asked: Effect | None) -> float:
+    """Return the factor for a tool that may do more than the query asks for, or does less."""
+    if effect > (Effect.CHANGE if asked is None else asked):
+        return _UNASKED_DESTRUCTION if effect is Effect.DESTROY else _UNASKED_CHANGE
+    return _TOO_LITTLE if asked is not None and effect < asked else 1.0
 
 
 def _results(

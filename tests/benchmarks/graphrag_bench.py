@@ -8,14 +8,18 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import networkx as nx
+from django.conf import settings
 from django.db import connection
+from django.test import override_settings
 
 from graphrag import learning
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.embedding import embedders
 from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.planning import replanning
@@ -28,6 +32,7 @@ SIZES = (100, 1_000, 10_000)
 EDGES_PER_TOOL = 10
 REPLAN_BOUND_MS = {1_000: 30.0, 10_000: 100.0}
 LEARN_BOUND_MS = {10_000: 300.0}
+SEARCH_BOUND_MS = {10_000: 30.0}
 RECALL_BOUND = 0.95
 
 _TOOLS = invented_tools()
@@ -123,6 +128,25 @@ def suggest(rounds: int = 181) -> Timing:
     return timed(lambda intent: planning_services.suggest(intent), _some_intents(rounds))
 
 
+def find(rounds: int = 181) -> Timing:
+    """Search for one intent, with words, letters and vectors."""
+    return timed(lambda intent: search.search(intent), _some_intents(rounds))
+
+
+def find_with_semantic(rounds: int = 181) -> Timing:
+    """Search as in ``find``, with the model of the extra ``semantic`` for the query.
+
+    Tools keep their vectors and only rename them: a search takes as long with any vectors.
+    """
+    before, identity = embedders.current().identity, embedders.SemanticEmbedder.identity
+    Tool.objects.filter(embedder=before).update(embedder=identity)
+    try:
+        with override_settings(HOLDPOINT={**settings.HOLDPOINT, "embedder": "semantic"}):
+            return find(rounds)
+    finally:
+        Tool.objects.filter(embedder=identity).update(embedder=before)
+
+
 def replan(rounds: int = 181) -> Timing:
     """Replan a running plan of ten tasks, five of them settled."""
     plan, settled = _running_plan()
@@ -215,9 +239,13 @@ def measured(size: int) -> Iterator[dict[str, Any]]:
     yield _row(f"suggest p95, {size} tools", suggest().p95, "ms", None)
     ranks, by_networkx = pagerank()
     yield _row(f"PageRank, {size} tools", ranks.median, "ms", by_networkx)
+    yield _row(f"search p95, {size} tools", find().p95, "ms", SEARCH_BOUND_MS.get(size))
     yield _row(f"search recall@10, {size} tools", recall_at_10(), "share", RECALL_BOUND)
     yield _row(f"searches per second, {size} tools", queries_per_second(), "1/s", None)
     yield _row(f"learn p95, {size} tools", learn().p95, "ms", LEARN_BOUND_MS.get(size))
+    if find_spec(embedders.SEMANTIC_PACKAGE):  # last: it rewrites every row
+        semantic = find_with_semantic().p95
+        yield _row(f"search p95, semantic, {size} tools", semantic, "ms", SEARCH_BOUND_MS.get(size))
 
 
 def _row(name: str, value: float, unit: str, baseline: float | None) -> dict[str, Any]:

@@ -82,6 +82,18 @@ def test_a_reading_query_ranks_readers_above_writers(mixed: None) -> None:
     assert order.index("a.read_page") < order.index("a.write_page")
 
 
+def test_a_changing_query_ranks_writers_above_readers(mixed: None) -> None:
+    order = names("update the page")
+    assert order.index("a.write_page") < order.index("a.read_page")
+
+
+def test_shared_letters_decide_between_tools_with_the_same_words(mixed: None) -> None:
+    ingest.upsert_tools([make_tool("d.list_abacuses"), make_tool("d.list_calendars")])
+    answer = search.search("list every Kalendereintrag", text_only=True)
+    order = [found.tool.name for found in answer.found]
+    assert order.index("d.list_calendars") < order.index("d.list_abacuses")
+
+
 def test_a_hybrid_search_weighs_text_matches_like_a_full_search(mixed: None) -> None:
     whole = search.search("counting pages", limit=20).found
     with_cosines = search.search("counting pages", limit=20, with_cosines=True).found

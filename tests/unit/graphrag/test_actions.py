@@ -13,15 +13,19 @@ from graphrag.actions import Effect
         ("show the log", Effect.READ),
         ("Zeige mir die Protokolle", Effect.READ),
         ("create a branch", Effect.CHANGE),
-        ("email it to bob", Effect.CHANGE),
+        ("email it to bob", None),
+        ("give me the last 15 commits", Effect.READ),
+        ("gib mir die letzten Commits", Effect.READ),
+        ("the changes of last week: which files", Effect.READ),
+        ("give Bob access", None),
         ("please remove the note", Effect.DESTROY),
         ("find the old drafts and delete them", Effect.DESTROY),
         ("Lösche den Termin", Effect.DESTROY),
         ("supprimer la page", Effect.DESTROY),
-        ("", Effect.CHANGE),
+        ("", None),
     ],
 )
-def test_the_verbs_of_a_query_say_what_it_asks_for(query: str, effect: Effect) -> None:
+def test_the_verbs_of_a_query_say_what_it_asks_for(query: str, effect: Effect | None) -> None:
     assert actions.asked(query) is effect
 
 

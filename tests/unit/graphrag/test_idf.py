@@ -1,4 +1,4 @@
-"""Words of a query that select the tools a search scores."""
+"""Words of a query: which select the tools a search scores, and which share letters with them."""
 
 from graphrag.retrieval.idf import Idf
 
@@ -9,3 +9,11 @@ def test_the_words_of_the_query_come_before_rare_words_like_them() -> None:
     assert set(terms[0].lexemes) == {"file", "filex", "filez"}
     assert idf.selective_lexemes(terms, 201) == ["file", "filex"]
     assert idf.selective_lexemes(terms, 100) == ["file"]
+
+
+def test_a_word_that_shares_few_letters_counts_by_its_letters_only() -> None:
+    idf = Idf(tools=50, counts={"calendar": 5, "kalend": 1, "event": 9})
+    (term,) = idf.terms("kalendereintrag")
+    assert set(term.lexemes) == {"kalend"}
+    assert set(term.letters) == {"kalend", "calendar"}
+    assert term.letters["kalend"] > term.letters["calendar"] > 0
