@@ -70,7 +70,7 @@ class Prompt:
         if isinstance(params, ElicitRequestURLParams):
             if len(params.url) > _MAX_URL or not is_web_address(params.url):
                 raise ValueError("People open only addresses that begin with https:// or http://.")
-            schema = {"type": "object", "properties": {"url": {"type": "string"}}}
+            schema: dict[str, Any] = {"type": "object", "properties": {"url": {"type": "string"}}}
             return cls(params.message, schema, {"url": params.url}, params.url)
         schema = dict(params.requested_schema)
         if problem := _problem_of(schema):
