@@ -18,7 +18,7 @@ from config.devserver.embedded import EmbeddedServers
 from tests.architecture.files import ROOT
 from tests.e2e.standing import Standing
 
-START_SECONDS = 180
+START_SECONDS = 300
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "SSL_CERT_FILE")
 
 
