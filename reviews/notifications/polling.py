@@ -14,6 +14,8 @@ from workflows.realtime import work_hints
 
 logger = logging.getLogger(__name__)
 
+_LONG_SECONDS = 5.0
+
 
 def poll(
     work: Callable[[], int],
@@ -34,6 +36,8 @@ def poll(
             while not stop.is_set():
                 hint.clear()
                 seconds = _round(work, due)
+                if seconds >= _LONG_SECONDS:
+                    connection.close()  # a session of PostgreSQL takes memory
                 if seconds:
                     _rest(seconds, hint, stop)
     finally:

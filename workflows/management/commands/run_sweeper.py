@@ -30,6 +30,8 @@ class Command(BaseCommand):
         "Puts lost work back on the queue and expires holds, every few seconds; keeps the"
         " catalogue in step with the MCP servers; sends webhooks."
     )
+    # Not the checks of URLs and of the admin, which would load every page.
+    requires_system_checks = ("holdpoint",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="one round, then stop")

@@ -25,6 +25,8 @@ REPORT_SECONDS = 10.0
 
 class Command(BaseCommand):
     help = "Sends webhooks. The sweeper does so too, unless HOLDPOINT_WEBHOOK_CONCURRENCY=0."
+    # Not the checks of URLs and of the admin, which would load every page.
+    requires_system_checks = ("holdpoint",)
 
     _reported_at = float("-inf")
 
