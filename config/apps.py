@@ -1,7 +1,8 @@
 """App configs of the project itself: its system checks, and Django's admin under our site class."""
 
 from django.apps import AppConfig
-from django.contrib.admin.apps import AdminConfig
+from django.conf import settings
+from django.contrib.admin.apps import AdminConfig, SimpleAdminConfig
 
 
 class ConfigConfig(AppConfig):
@@ -21,3 +22,10 @@ class HoldpointAdminConfig(AdminConfig):
     """Django's admin, served by `config.admin_site.HoldpointAdminSite`."""
 
     default_site = "config.admin_site.HoldpointAdminSite"
+
+    def ready(self) -> None:
+        """Load the admin of all apps, which only processes with pages need."""
+        if settings.HOLDPOINT_ROLE in ("worker", "sweeper"):
+            SimpleAdminConfig.ready(self)
+        else:
+            super().ready()

@@ -18,17 +18,17 @@ from django.urls import get_resolver
 django = get_asgi_application()  # before our own imports: it loads the apps
 
 from config.web.body_limits import limit_body  # noqa: E402
+from config.web.lazy_app import LazyApp  # noqa: E402
 from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
 from workflows.common import gc_freeze  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
-from workflows.mcp_gate.asgi import http_app as gate_app  # noqa: E402
-from workflows.mcp_gateway import http_app  # noqa: E402
 
 http = in_request_thread(django)
-mcp = http_app()
-gate = gate_app()
+# The MCP servers take 25 MiB, which a process that serves no agent does without.
+mcp = LazyApp("workflows.mcp_gateway.http_app")
+gate = LazyApp("workflows.mcp_gate.asgi.http_app")
 
 
 async def route_http(scope: Any, receive: Any, send: Any) -> None:

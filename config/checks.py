@@ -9,10 +9,12 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
+#: The tag of checks that workers, the sweeper and senders of webhooks run too.
+TAG = "holdpoint"
 IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
 
 
-@register()
+@register(TAG)
 def database_pool(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Refuse a connection pool in roles that fork: two processes would share connections."""
     pooled = [
@@ -29,7 +31,7 @@ def database_pool(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
-@register()
+@register(TAG)
 def web_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Refuse persistent connections under daphne: they are lost when their thread ends."""
     kept = [name for name, entry in settings.DATABASES.items() if entry.get("CONN_MAX_AGE", 0) != 0]
@@ -44,7 +46,7 @@ def web_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
     ]
 
 
-@register()
+@register(TAG)
 def channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Require a channel layer that all processes share, so that workers can notify sockets."""
     backend = settings.CHANNEL_LAYERS.get("default", {}).get("BACKEND", IN_MEMORY_LAYER)
@@ -59,7 +61,7 @@ def channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
-@register()
+@register(TAG)
 def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Require JSON: with RQ's default, pickle, write access to Redis allows running code."""
     loose = [
@@ -78,7 +80,7 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     ]
 
 
-@register()
+@register(TAG)
 def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Require a valid policy floor; without it, plans without a workflow cannot be started."""
     # Imported here, so that commands without checks do not load the engine.
@@ -163,7 +165,7 @@ def step_up_tables(
     return []
 
 
-@register()
+@register(TAG)
 def remote_runner(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Require the package of a configured remote runner, without which every remote task fails."""
     if not settings.HOLDPOINT["dask_scheduler"] or find_spec("distributed") is not None:

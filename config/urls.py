@@ -22,6 +22,9 @@ handler403 = "config.web.error_pages.permission_denied"
 handler404 = "config.web.error_pages.not_found"
 handler500 = "config.web.error_pages.server_error"
 
+# Workers and the sweeper load the admin only with the addresses.
+admin.autodiscover()
+
 urlpatterns = [
     path("", home, name="home"),
     path("livez", livez, name="livez"),

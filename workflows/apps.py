@@ -15,4 +15,4 @@ class WorkflowsConfig(AppConfig):
         """Have `manage.py check` look at what the sandbox stands on."""
         from .sandbox.checks import check_sandbox
 
-        register(check_sandbox)
+        register(check_sandbox, "holdpoint")

@@ -27,7 +27,8 @@ from config.devserver.supervision.preflight_checks import (
 )
 from config.devserver.supervision.prepare import answers, deadline, prepare
 
-TICK = 0.3  # interval for checking the children
+START_TICK = 0.3  # interval for checking the children until the product is ready
+TICK = 1.0  # the same afterwards
 REMEMBER_SECONDS = 5.0  # interval for storing the ids of all processes
 
 
@@ -77,7 +78,7 @@ class Supervisor:
                 return
             if time.monotonic() > latest:
                 raise StartRefused("The web process does not answer; see its lines above.")
-            self._tend()
+            self._tend(START_TICK)
 
     def _welcome(self, logins: str) -> None:
         if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -92,11 +93,11 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            self._tend()
+            self._tend(TICK)
 
-    def _tend(self) -> None:
-        """Check servers and children once, and restart those that have ended."""
-        self._stopping.wait(TICK)
+    def _tend(self, seconds: float) -> None:
+        """Check servers and children after a while, and restart those that have ended."""
+        self._stopping.wait(seconds)
         if self._stopping.is_set():
             return
         self._repair_servers()

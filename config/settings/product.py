@@ -59,24 +59,31 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_webhooks(),
         **_operations(),
         # Dotted paths through which workflows calls the apps above it.
+        # Parts of the sweeper's round: in every round; while the undo time, deadline, reminder or
+        # escalation step of a hold is due; until they find nothing, and then now and then.
         "sweep_hooks": [
+            "reviews.notifications.sweeper_hooks.claims_ended",
+            "reviews.backtests.jobs.enqueue_unclaimed",
+            "config.auth.sign_in_limits.mail_alerts",
+        ],
+        "timer_hooks": [
             "reviews.decisions.withdrawal.settle_due",
             "reviews.decisions.services.expire_due",
+            "reviews.notifications.sweeper_hooks.remind_due",
+        ],
+        "housekeeping_hooks": [
+            "workflows.executions.recovery.enqueue_learning",
             "workflows.executions.idempotency.forget_old",
             "workflows.speculation.store.clean_up",
             "reviews.queue.presence.forget_old",
-            "reviews.notifications.sweeper_hooks.remind_due",
-            "reviews.notifications.sweeper_hooks.claims_ended",
             "reviews.notifications.sweeper_hooks.forget_old",
             "reviews.retention.services.erase_due",
-            "reviews.backtests.jobs.enqueue_unclaimed",
             "reviews.security_events.exports.delete_old",
             "workflows.webhooks.services.delete_old_deliveries",
-            "workflows.mcp_gate.calls.settle_lost",
-            "workflows.mcp_gate.calls.delete_old",
+            "workflows.mcp_gate.sweeper_hooks.settle_lost",
+            "workflows.mcp_gate.sweeper_hooks.delete_old",
             "workflows.metrics.collector.count_events",
             "workflows.permissions.unknown_token_limit.forget_old",
-            "config.auth.sign_in_limits.mail_alerts",
             "config.auth.sign_in_limits.forget_old",
             "config.auth.oauth.clients.clean_up_hourly",
         ],

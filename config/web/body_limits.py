@@ -18,7 +18,6 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.utils import translation
-from mcp_types import INVALID_REQUEST
 
 from config.web.middleware import REQUEST_ID
 from workflows.api.problems import ROOTS, plain_problem
@@ -82,6 +81,8 @@ def _refused(scope: dict[str, Any], status: int, code: str, detail: str) -> Http
     response: HttpResponse
     path = scope["path"]
     if _is_mcp(path):
+        from mcp_types import INVALID_REQUEST  # imported here: the module takes 4 MiB
+
         error = {"code": INVALID_REQUEST, "message": detail}
         response = JsonResponse({"jsonrpc": "2.0", "id": None, "error": error}, status=status)
     elif path.startswith(ROOTS):

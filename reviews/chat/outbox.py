@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from reviews import conf
 from reviews.models import SlackAccount, SlackChannel, SlackMessage, SlackWorkspace
 from reviews.notifications.outbox import backoff_seconds, claim_due
+from workflows.realtime import work_hints
 
 if TYPE_CHECKING:
     from reviews.notifications.notify import Notification
@@ -27,6 +28,8 @@ def add(
     rows = [_message(each, account=account) for account, each in people]
     rows += [_message(each, channel=channel) for channel, each in channels]
     SlackMessage.objects.bulk_create(rows, batch_size=1000, ignore_conflicts=True)
+    if rows:
+        work_hints.announce_work()
 
 
 def _message(
@@ -52,9 +55,13 @@ def _message(
 def refresh(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
     """Have the messages about these holds, and about holds of these executions, updated."""
     for about in (Q(hold__in=list(hold_ids)), Q(hold__execution__in=list(execution_ids))):
-        SlackMessage.objects.filter(about).exclude(ts="").update(
-            status=Status.PENDING, claims=F("claims") + 1, attempts=0, next_at=Now()
+        refreshed = (
+            SlackMessage.objects.filter(about)
+            .exclude(ts="")
+            .update(status=Status.PENDING, claims=F("claims") + 1, attempts=0, next_at=Now())
         )
+        if refreshed:
+            work_hints.announce_work()
         # Perhaps its sender has read the hold already: `mark_sent` then leaves it pending.
         SlackMessage.objects.filter(about, ts="", status=Status.PENDING).update(
             claims=F("claims") + 1

@@ -6,9 +6,11 @@ import logging
 import threading
 
 from reviews.models import SlackMessage
+from reviews.notifications.outbox import seconds_to_due
 from reviews.notifications.polling import poll
 from workflows import conf
 from workflows.common.crashpoints import crashpoint
+from workflows.realtime import work_hints
 
 from . import messages, outbox, slack_api
 from .slack_api import SlackError
@@ -21,7 +23,8 @@ _FINAL_CODES = frozenset({"message_not_found", "cant_update_message", "edit_wind
 
 def run(stop: threading.Event) -> None:
     """Send until stopped."""
-    poll(send_next, stop)
+    messages = SlackMessage.objects.all()
+    poll(send_next, stop, group=work_hints.WORK, due=lambda: seconds_to_due(messages))
 
 
 def send_next() -> int:

@@ -13,6 +13,7 @@ from reviews.chat import outbox as slack_outbox
 from reviews.models import NoticeKind
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Grant, Hold
+from workflows.realtime import work_hints
 
 from .notify import Notification, mark_resolved, notify
 from .polling import poll
@@ -34,7 +35,12 @@ _KINDS = ("hold_opened", "hold_escalated", "result_reported", *_DECISION_KINDS, 
 def run(stop: threading.Event) -> None:
     """Read until stopped, in a thread of the sweeper's process."""
     watermark = ReadWatermark()
-    poll(lambda: read_new(watermark), stop)
+    poll(
+        lambda: read_new(watermark),
+        stop,
+        group=work_hints.CHANGES,
+        due=lambda: 0 if watermark.is_waiting else None,
+    )
 
 
 def read_new(watermark: ReadWatermark | None = None) -> int:

@@ -11,13 +11,14 @@ from typing import Any
 from django.conf import settings
 from django.core.mail.backends.dummy import EmailBackend as NoMail
 from django.db import connection, transaction
-from django.db.models import F, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, F, Min, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from reviews import conf
 from reviews.models import ChatHook, NoticeMessage
+from workflows.realtime import work_hints
 
 Status = NoticeMessage.Status
 Lines = Mapping[int, Sequence[Mapping[str, Any]]]
@@ -70,6 +71,8 @@ def add(*, mails: Lines, posts: Lines) -> None:
                     "pause": conf.notice_pause_seconds(),
                 },
             )
+    if mails or posts:
+        work_hints.announce_work()
 
 
 def claim_next(receiver: str) -> NoticeMessage | None:
@@ -99,6 +102,13 @@ def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
                 attempts=F("attempts") + 1, next_at=Now() + lease, **fence
             )
     return pk
+
+
+def seconds_to_due(messages: QuerySet[Any]) -> float | None:
+    """Return the seconds until the first pending message is due, or None if there is none."""
+    left = ExpressionWrapper(Min("next_at") - Now(), DurationField())
+    found = messages.filter(status=Status.PENDING).aggregate(left=left)["left"]
+    return None if found is None else float(found.total_seconds())
 
 
 def mark_sent(message: NoticeMessage) -> bool:

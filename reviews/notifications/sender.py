@@ -13,6 +13,7 @@ from workflows import conf
 from workflows.common import outbound_http
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
+from workflows.realtime import work_hints
 from workflows.webhooks.addresses import request_permissions
 from workflows.webhooks.attempts import USER_AGENT, retry_after_seconds
 
@@ -36,12 +37,22 @@ class SendError(Exception):
 
 def run_mail(stop: threading.Event) -> None:
     """Send e-mails until stopped."""
-    poll(lambda: send_next("user"), stop)
+    _run("user", stop)
 
 
 def run_chat(stop: threading.Event) -> None:
     """Post to chats until stopped, in a thread of its own so that a slow chat delays no e-mail."""
-    poll(lambda: send_next("hook"), stop)
+    _run("hook", stop)
+
+
+def _run(receiver: str, stop: threading.Event) -> None:
+    messages = NoticeMessage.objects.filter(**{f"{receiver}__isnull": False})
+    poll(
+        lambda: send_next(receiver),
+        stop,
+        group=work_hints.WORK,
+        due=lambda: outbox.seconds_to_due(messages),
+    )
 
 
 def send_next(receiver: str) -> int:

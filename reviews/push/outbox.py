@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from reviews import conf
 from reviews.models import PushMessage, PushSubscription
 from reviews.notifications.outbox import backoff_seconds, claim_due
+from workflows.realtime import work_hints
 
 if TYPE_CHECKING:
     from reviews.notifications.notify import Notification
@@ -20,14 +21,13 @@ Status = PushMessage.Status
 
 def add(events: Iterable[tuple[PushSubscription, Notification]]) -> None:
     """Queue a message for each browser, in the caller's transaction."""
-    PushMessage.objects.bulk_create(
-        [
-            PushMessage(subscription=browser, hold=each.hold, kind=each.kind, key=each.key)
-            for browser, each in events
-        ],
-        batch_size=1000,
-        ignore_conflicts=True,
-    )
+    rows = [
+        PushMessage(subscription=browser, hold=each.hold, kind=each.kind, key=each.key)
+        for browser, each in events
+    ]
+    PushMessage.objects.bulk_create(rows, batch_size=1000, ignore_conflicts=True)
+    if rows:
+        work_hints.announce_work()
 
 
 def claim_next() -> PushMessage | None:

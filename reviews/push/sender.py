@@ -13,6 +13,7 @@ from webpush import WebPush, WebPushException, WebPushMessage, WebPushSubscripti
 
 from reviews.models import NoticeKind, PushMessage, PushSubscription
 from reviews.notifications import inbox, notice_text
+from reviews.notifications.outbox import seconds_to_due
 from reviews.notifications.polling import poll
 from workflows import conf
 from workflows.common import outbound_http
@@ -20,6 +21,7 @@ from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.executions.access import visible_to
 from workflows.models import Hold
+from workflows.realtime import work_hints
 from workflows.webhooks.addresses import request_permissions
 from workflows.webhooks.attempts import USER_AGENT
 
@@ -40,7 +42,8 @@ class PushError(Exception):
 
 def run(stop: threading.Event) -> None:
     """Send until stopped."""
-    poll(send_next, stop)
+    messages = PushMessage.objects.all()
+    poll(send_next, stop, group=work_hints.WORK, due=lambda: seconds_to_due(messages))
 
 
 def send_next() -> int:

@@ -21,6 +21,7 @@ from reviews import conf
 from reviews.models import SecurityEvent, SecurityExport
 from reviews.notifications.polling import poll
 from workflows.common.crashpoints import crashpoint
+from workflows.realtime import work_hints
 
 from .destinations import NotDelivered, Send, configured
 
@@ -46,8 +47,10 @@ UPDATE reviews_securityevent AS event SET position = last.position + new.place
 
 
 def run(stop: threading.Event) -> None:
-    """Export until stopped."""
-    poll(export_due, stop)
+    """Export until stopped, if a destination is configured."""
+    if configured():
+        # Events are stored by triggers too, which send no hint.
+        poll(export_due, stop, group=work_hints.WORK, due=lambda: 0)
 
 
 def export_due() -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypedDict
 
+from workflows.realtime import work_hints
 from workflows.realtime.task_started import TaskStarted
 
 #: The group of all sockets of the queue.
-REVIEWS = "reviews"
+REVIEWS = work_hints.CHANGES
 #: The group of all sockets, for the number of unread notices.
 NOTICES = "notices"
 

@@ -23,6 +23,7 @@ PARTS = {
     "resume": "resume:measure",
     "ahead": "ahead:measure",
     "throughput": "throughput:measure",
+    "starts": "starts:measure",
     "growth": "growth:measure",
     "answers": "answers:measure",
     "listing": "listing:measure",
@@ -32,6 +33,7 @@ PARTS = {
     "next": "next_review:measure",
     "approvals": "approvals:measure",
     "news": "news:measure",
+    "footprint": "footprint:measure",
     "sandbox": "others:sandbox",
     "graph": "others:graph",  # last: it empties the catalogue
 }

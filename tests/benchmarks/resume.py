@@ -60,10 +60,10 @@ def _figures(times: dict[str, list[float]], heard: list[float]) -> list[Figure]:
         Figure("pause committed -> listener", middle(heard), "ms", len(heard), target=PAUSE_MS),
     ]  # fmt: skip
     if "peer" in found:
-        for name in ("command", "decision"):
+        for name, most in (("command", 1.0), ("decision", 1.5)):
             figures.append(
                 Figure(f"resume issued -> first line ({name})", found[name], "ms", n,
-                       found["peer"], "LangGraph in process", 1.0)
+                       found["peer"], "LangGraph in process", most)
             )  # fmt: skip
     return figures
 

@@ -7,7 +7,6 @@ from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
-import holidays
 from django import forms
 from django.contrib import admin
 from django.utils import timezone
@@ -28,10 +27,15 @@ else:
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _INTERVAL: Final = re.compile(r"(\d\d:\d\d)\s*-\s*(\d\d:\d\d)")
-#: Country → its parts with holidays of their own.
-_COUNTRIES: Final = holidays.list_supported_countries(include_aliases=False)
 #: Hours of the deadlines in the preview.
 _PREVIEWED: Final = (4, 8, 24)
+
+
+def _countries() -> dict[str, list[str]]:
+    """Return the parts with holidays of their own of each country."""
+    import holidays  # imported here: its list of countries takes 10 MiB
+
+    return holidays.list_supported_countries(include_aliases=False)
 
 
 def _hours_field() -> forms.CharField:
@@ -53,7 +57,10 @@ class CalendarForm(BaseForm):
     )
     country = forms.ChoiceField(
         required=False,
-        choices=[("", "no public holidays"), *((each, each) for each in sorted(_COUNTRIES))],
+        choices=lambda: [
+            ("", "no public holidays"),
+            *((each,) * 2 for each in sorted(_countries())),
+        ],
         help_text="Public holidays of this country (ISO 3166) are closed.",
     )
 
@@ -82,7 +89,7 @@ class CalendarForm(BaseForm):
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
         country, part = values.get("country", ""), values.get("subdivision", "")
-        if part and part not in _COUNTRIES.get(country, ()):
+        if part and part not in _countries().get(country, ()):
             self.add_error("subdivision", "This country has no such subdivision.")
         week = [self._hours(name.lower(), values.get(name.lower(), "")) for name in DAYS]
         self.instance.week = week

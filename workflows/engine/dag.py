@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import Annotated, Any, Literal
 
-import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field
 
 from .policy import ReviewPolicy, TriggerPhase
@@ -185,22 +186,22 @@ class Plan(_Frozen):
     def by_id(self) -> dict[str, AnyTask]:
         return {task.id: task for task in self.tasks}
 
-    @cached_property
-    def graph(self) -> nx.DiGraph[str]:
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(task.id for task in self.tasks)
-        graph.add_edges_from((need, task.id) for task in self.tasks for need in task.needs)
-        return graph
-
     def layers(self, done: Iterable[str] = ()) -> Layers:
         """Return the layers of the tasks that are not in `done`, as tuples of task ids.
 
         A layer has the tasks whose dependencies are met at the same time, in plan order.
         """
         order = {task.id: index for index, task in enumerate(self.tasks)}
-        rest = self.graph.subgraph(set(order) - set(done))
-        generations = nx.topological_generations(rest)
-        return tuple(tuple(sorted(generation, key=order.__getitem__)) for generation in generations)
+        rest = order.keys() - set(done)
+        sorter = TopologicalSorter(
+            {task.id: rest.intersection(task.needs) for task in self.tasks if task.id in rest}
+        )
+        sorter.prepare()
+        layers = []
+        while ready := sorter.get_ready():
+            layers.append(tuple(sorted(ready, key=order.__getitem__)))
+            sorter.done(*ready)
+        return tuple(layers)
 
     @cached_property
     def leaves(self) -> frozenset[str]:
@@ -208,7 +209,33 @@ class Plan(_Frozen):
 
     def descendants(self, task_id: str) -> frozenset[str]:
         """Return all tasks that depend on this one, directly or indirectly."""
-        return frozenset(nx.descendants(self.graph, task_id))
+        return _reachable(task_id, self._dependents)
+
+    def ancestors(self, task_id: str) -> frozenset[str]:
+        """Return all tasks on which this one depends, directly or indirectly."""
+        return _reachable(task_id, self._needs)
+
+    @cached_property
+    def _needs(self) -> Mapping[str, frozenset[str]]:
+        return {task.id: task.needs for task in self.tasks}
+
+    @cached_property
+    def _dependents(self) -> Mapping[str, Sequence[str]]:
+        dependents = defaultdict[str, list[str]](list)
+        for task in self.tasks:
+            for need in task.needs:
+                dependents[need].append(task.id)
+        return dict(dependents)
+
+
+def _reachable(start: str, neighbours: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """Return the names that can be reached from `start`, without `start`."""
+    found, new = set[str](), [start]
+    while new:
+        fresh = set(neighbours.get(new.pop(), ())) - found
+        found |= fresh
+        new.extend(fresh)
+    return frozenset(found - {start})
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable
 from functools import reduce
 from typing import Any
 
-import networkx as nx
-
 from .dag import (
     AnyTask,
     ExternalActionTask,
@@ -189,7 +187,7 @@ def _behind(plan: Plan, names: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for name in names:
         if name not in found:
-            found |= {name, *nx.ancestors(plan.graph, name)}
+            found |= {name, *plan.ancestors(name)}
     return found
 
 

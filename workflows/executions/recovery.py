@@ -7,6 +7,7 @@ most `sweep_seconds`.  All times are the database's.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from workflows.engine.commands import EscalateHold, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.journal import sweeper_queries as journal_due
+from workflows.journal.event_log import newest_entry
 from workflows.models import Hold
 from workflows.planning.learning import unlearned
 
@@ -30,6 +32,8 @@ from . import dispatch
 from .services import fail_lost_execution, submit_command
 
 logger = logging.getLogger(__name__)
+
+REST_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,12 @@ class Sweep:
     hooks: int
 
 
-def sweep() -> Sweep:
+def sweep(rests: Rests | None = None) -> Sweep:
     """Run one round: enqueue lost work again and run the hooks (such as timers of holds).
 
     A hook that fails is logged and does not prevent the others from running.  `failing` names it
-    until it succeeds.
+    until it succeeds.  Hooks for timers of holds run while a timer is due.  With `rests`, a hook
+    for housekeeping that found nothing is left out for a while.
     """
     overdue = journal_due.take_overdue(patience=conf.sweep_seconds())
     if overdue:
@@ -54,12 +59,53 @@ def sweep() -> Sweep:
     if overdue:
         logger.info("enqueued %s executions again", len(overdue))
     _run("lost executions", fail_lost_executions)
-    done = _run("agent holds", expire_agent_holds)
-    done += _run("escalation", escalate_due)
-    _run("learning", enqueue_learning)
+    done = _run("timers", _run_timers)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
+    rests = rests or Rests()
+    rests.look()
+    for path in settings.HOLDPOINT.get("housekeeping_hooks", ()):
+        if not rests.has(path):
+            found = _run(path, import_string(path))
+            rests.after(path, found)
+            done += found
     return Sweep(enqueued=len(overdue), hooks=done)
+
+
+def _run_timers() -> int:
+    """Run the hooks of holds whose undo time, deadline, reminder or escalation step is due."""
+    if not journal_due.timer_is_due():
+        return 0
+    done = _run("agent holds", expire_agent_holds)
+    done += _run("escalation", escalate_due)
+    for path in settings.HOLDPOINT.get("timer_hooks", ()):
+        done += _run(path, import_string(path))
+    return done
+
+
+class Rests:
+    """The hooks for housekeeping that rest because they found nothing.
+
+    A hook rests until the journal has new events, and at most `REST_SECONDS`.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str, float] = {}
+        self._newest = 0
+
+    def look(self) -> None:
+        """End all rests if the journal has new events."""
+        newest = newest_entry()
+        if newest != self._newest:
+            self._newest = newest
+            self._ends.clear()
+
+    def has(self, path: str) -> bool:
+        return time.monotonic() < self._ends.get(path, 0.0)
+
+    def after(self, path: str, found: int) -> None:
+        if not found and not _failing[path]:
+            self._ends[path] = time.monotonic() + REST_SECONDS
 
 
 def fail_lost_executions() -> int:

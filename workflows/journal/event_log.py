@@ -40,6 +40,11 @@ class Bound:
     transaction: int
 
 
+def newest_entry() -> int:
+    """Return the id of the newest visible entry, 0 if there is none."""
+    return _number(_NEWEST)
+
+
 def bound_of(entry: int) -> Bound:
     """Return the bound of the newest visible entry.
 
@@ -61,10 +66,15 @@ class ReadWatermark:
         self._reached = 0
         self._next: Bound | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether open transactions hide newer entries."""
+        return self._next is not None
+
     def advance(self, *, patience: float = 0.05) -> int:
         """Advance and return the watermark; wait up to `patience` seconds for open transactions."""
         if self._next is None:
-            entry = _number(_NEWEST)
+            entry = newest_entry()
             if entry == self._reached:  # one statement while nothing happens
                 return entry
             self._next = bound_of(entry)

@@ -57,6 +57,18 @@ UPDATE workflows_hold AS hold
 RETURNING hold.id, hold.reminded
 """
 
+#: Whether a hold's undo time, deadline, reminder or escalation step is due; four index reads.
+_TIMER_IS_DUE = """
+SELECT least(
+    (SELECT min(undo_until) FROM workflows_hold WHERE undo_until IS NOT NULL),
+    (SELECT min(expires_at) FROM workflows_hold
+      WHERE status = 'OPEN' AND expires_at IS NOT NULL),
+    (SELECT min(reminds_at) FROM workflows_hold
+      WHERE status = 'OPEN' AND reminds_at IS NOT NULL),
+    (SELECT min(escalates_at) FROM workflows_hold
+      WHERE status = 'OPEN' AND escalates_at IS NOT NULL)) <= now()
+"""
+
 #: Remote calls of the runs that rest until one of them ends.
 _REMOTE_CALLS = """
 SELECT id, call->>'handle'
@@ -112,6 +124,11 @@ def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:
     """
     rows = execute(_DUE_REMINDERS, {"limit": limit})
     return [(str(hold_id), int(number)) for hold_id, number in rows]
+
+
+def timer_is_due() -> bool:
+    """Whether the undo time, deadline, reminder or escalation step of a hold is due."""
+    return bool(execute(_TIMER_IS_DUE, {})[0][0])
 
 
 def remote_calls(runner: str) -> list[tuple[int, str]]:

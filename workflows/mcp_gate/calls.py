@@ -31,6 +31,7 @@ from workflows.models import Approval, Gate, GateCall, GatePolicy
 
 from .callers import GateCaller
 from .policies import GateToolInfo, tool_infos
+from .sweeper_hooks import GRACE_SECONDS, UNKNOWN
 from .tools import Target, target_of
 
 if TYPE_CHECKING:
@@ -40,18 +41,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after the time limit of a call until its outcome counts as unknown.
-_GRACE_SECONDS: Final = 30
-_UNKNOWN: Final = (
-    "The call was sent and no answer arrived. Whether it took effect is unknown; it is not sent "
-    "again."
-)
 _CANCELLED: Final = "Cancelled by the agent."
 _CANCELLED_APPROVED: Final = "Cancelled by the agent. The call was approved, and never sent."
 #: Seconds between two attempts for a task whose server cannot be reached.
 RETRY_SECONDS: Final = 30
 _NOT_REPORTED: Final = "The answer could not be reported: the approval was {} by then."
-_DELETE_BATCH: Final = 5000
 
 
 class Stage(StrEnum):
@@ -374,11 +368,11 @@ def _report(row: GateCall, answer: Answer) -> None:
 
 def _settle_unknown(row: GateCall) -> None:
     """Record that the outcome is unknown if no process can be waiting for the answer any more."""
-    limit = timedelta(seconds=conf.gate_call_seconds() + _GRACE_SECONDS)
+    limit = timedelta(seconds=conf.gate_call_seconds() + GRACE_SECONDS)
     if row.sent_at is None or row.answered_at is not None:
         return
     if timezone.now() - row.sent_at > limit:
-        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=_UNKNOWN))
+        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=UNKNOWN))
         row.refresh_from_db()
 
 
@@ -427,26 +421,3 @@ def resubmit(caller: GateCaller, uid: str | UUID, arguments: dict[str, Any]) -> 
         source="mcp",
         by_gate=True,
     )
-
-
-# --- sweeper --------------------------------------------------------------------------------------
-
-
-def settle_lost() -> int:
-    """Record the unknown outcome of calls whose process ended; return how many."""
-    limit = timedelta(seconds=conf.gate_call_seconds() + _GRACE_SECONDS)
-    lost = GateCall.objects.filter(sent_at__lt=Now() - limit, answered_at=None)
-    rows = list(lost.order_by("sent_at")[:100])
-    for row in rows:
-        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=_UNKNOWN))
-    return len(rows)
-
-
-def delete_old() -> int:
-    """Delete calls without an approval after `gate_keep_days`; return how many."""
-    end = Now() - timedelta(days=conf.gate_keep_days())
-    old = GateCall.objects.filter(approval=None, created_at__lt=end).values_list("pk", flat=True)
-    ids = list(old[:_DELETE_BATCH])
-    if ids:
-        GateCall.objects.filter(pk__in=ids).delete()
-    return len(ids)

@@ -66,6 +66,14 @@ def release_endpoints(sender: str) -> None:
     WebhookEndpoint.objects.filter(lease_owner=sender).update(lease_owner="", lease_until=None)
 
 
+def has_pending(ids: Collection[int]) -> bool:
+    """Whether one of these endpoints has a delivery that is due now or later."""
+    pending = WebhookDelivery.objects.filter(
+        endpoint__in=ids, status=WebhookDelivery.Status.PENDING
+    )
+    return bool(ids) and pending.exists()
+
+
 def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: int) -> list[Message]:
     """Return the next due message of each lane that is not `busy`, at most `limit` messages.
 

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from django.db import Error, close_old_connections, connection
 from django.utils import timezone
@@ -24,11 +25,18 @@ from django.utils import timezone
 from workflows import conf
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import WebhookEndpoint
+from workflows.realtime import work_hints
 
 from . import attempts
 from .attempts import Message, Outcome
 from .fan_out import create_deliveries
-from .leases import claim_endpoints, held_endpoints, next_messages, release_endpoints
+from .leases import (
+    claim_endpoints,
+    has_pending,
+    held_endpoints,
+    next_messages,
+    release_endpoints,
+)
 from .retries import record_outcome
 
 logger = logging.getLogger(__name__)
@@ -55,7 +63,11 @@ class Sender:
         self._report = report
         self._post = post or (lambda message: attempts.post(message, should_stop=stop.is_set))
         self._pool = ThreadPoolExecutor(conf.webhook_concurrency(), "webhook")
-        self._finished: queue.SimpleQueue[tuple[Message, Outcome | None]] = queue.SimpleQueue()
+        # Ended attempts, and the groups of hints (`work_hints`).
+        self._finished: queue.SimpleQueue[tuple[Message, Outcome | None] | str]
+        self._finished = queue.SimpleQueue()
+        self._pause = 0.0
+        self._is_behind = False
         self._in_flight: dict[_Lane, Message] = {}
         self._watermark = ReadWatermark()
         self._claimed_at = self._held_until = float("-inf")
@@ -64,21 +76,26 @@ class Sender:
     def run(self) -> None:
         """Run until stopped; wait while the database is unavailable."""
         try:
-            while not self._stop.is_set():
-                self._report()
-                try:
-                    self.round()
-                except Error as error:
-                    logger.warning("webhooks wait for the database: %s", error)
-                    self._rest()
-                except Exception:
-                    logger.exception("a round of webhooks failed, trying again")
-                    self._rest()
+            with work_hints.woken((work_hints.CHANGES, work_hints.WORK), self._finished.put):
+                while not self._stop.is_set():
+                    self._report()
+                    self._try_round()
         finally:
             self._end()
 
+    def _try_round(self) -> None:
+        try:
+            self.round()
+        except Error as error:
+            logger.warning("webhooks wait for the database: %s", error)
+            self._rest()
+        except Exception:
+            logger.exception("a round of webhooks failed, trying again")
+            self._rest()
+
     def _rest(self) -> None:
         connection.close()
+        self._pause = 0.0
         self._stop.wait(1.0)
 
     def round(self) -> int:
@@ -86,20 +103,35 @@ class Sender:
         for message, outcome in self._ended():
             self._settle(message, outcome)
         started = sum(self._start(each) for each in self._due_endpoints())
+        self._pause = self._seconds_to_wait()
         close_old_connections()
         return started
 
     # --- ended attempts --------------------------------------------------------------------------
 
     def _ended(self) -> Iterable[tuple[Message, Outcome | None]]:
-        """Return the ended attempts; wait up to `webhook_poll_seconds` for the first one."""
-        ended = []
-        try:
-            ended.append(self._finished.get(timeout=conf.webhook_poll_seconds()))
+        """Return the ended attempts; wait for the first one, or until the next round."""
+        begun, seconds = time.monotonic(), max(conf.webhook_poll_seconds(), self._pause)
+        ended = list[tuple[Message, Outcome | None]]()
+        with suppress(queue.Empty):
             while True:
-                ended.append(self._finished.get_nowait())
-        except queue.Empty:
-            return ended
+                left = 0.0 if ended else begun + seconds - time.monotonic()
+                item = self._finished.get(timeout=max(0.0, left))
+                if not isinstance(item, str):
+                    ended.append(item)
+                    continue
+                seconds = conf.webhook_poll_seconds()  # a burst of hints starts one round
+                if item == work_hints.WORK:
+                    self._claimed_at = float("-inf")  # perhaps an endpoint is new
+        return ended
+
+    def _seconds_to_wait(self) -> float:
+        """Return 0 while something may become due without a hint, else the time to the renewal."""
+        waits = work_hints.is_listening() and not self._watermark.is_waiting
+        if not waits or self._is_behind or self._in_flight or has_pending(self._ids):
+            return 0.0
+        # Long before the claims end, so that this sender keeps its endpoints.
+        return min(work_hints.BACKSTOP_SECONDS, conf.webhook_lease_seconds() / 3)
 
     def _settle(self, message: Message, outcome: Outcome | None) -> None:
         if outcome is not None:
@@ -118,10 +150,12 @@ class Sender:
         """Return endpoints with the number of attempts to start now, distributed round-robin."""
         endpoints = self._endpoints()
         if not endpoints:
+            self._is_behind = False
             return []
         horizon = self._watermark.advance()
         for endpoint in endpoints:
             create_deliveries(endpoint, horizon=horizon, sender=self.name)
+        self._is_behind = any(each.cursor < horizon for each in endpoints)
         in_flight = Counter(lane[0] for lane in self._in_flight)
         free = conf.webhook_concurrency() - len(self._in_flight)
         capacity = {each.pk: _capacity(each, in_flight[each.pk]) for each in endpoints}
@@ -174,7 +208,9 @@ class Sender:
         self._pool.shutdown(wait=True, cancel_futures=True)
         try:
             while not self._finished.empty():
-                self._settle(*self._finished.get_nowait())
+                item = self._finished.get_nowait()
+                if not isinstance(item, str):
+                    self._settle(*item)
             release_endpoints(self.name)
         except Error as error:
             logger.warning("webhooks ended without the database: %s", error)

@@ -23,6 +23,7 @@ from workflows.executions.legal_holds import without_legal_hold
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import is_over
+from workflows.realtime import work_hints
 from workflows.realtime.event_serialization import WIRE_TYPES
 
 from .addresses import url_problem
@@ -79,6 +80,7 @@ def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookE
             cursor=_newest_event_id(),
             **values,
         )
+        work_hints.announce_work()
     endpoint.refresh_from_db()
     return endpoint, secret
 
@@ -109,6 +111,7 @@ def update_endpoint(
             values["token_id"] = _token_id(actor)
         if values:
             WebhookEndpoint.objects.filter(pk=row.pk).update(**values)
+            work_hints.announce_work()
     endpoint.refresh_from_db()
     return endpoint
 
@@ -168,6 +171,7 @@ def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> Webhook
             _skip_pending(endpoint)
         else:
             _pending(endpoint).update(attempts=0, next_at=Now())
+        work_hints.announce_work()
     endpoint.refresh_from_db()
     return endpoint
 
@@ -189,6 +193,7 @@ def ping(*, endpoint: WebhookEndpoint) -> WebhookDelivery:
     delivery = WebhookDelivery.objects.create(
         endpoint=endpoint, message_id=f"{PING}_{uuid.uuid4().hex}", type=PING
     )
+    work_hints.announce_work()
     delivery.refresh_from_db()
     return delivery
 
@@ -203,6 +208,7 @@ def redeliver(*, delivery: WebhookDelivery) -> WebhookDelivery:
     )
     if not updated:
         raise Refused("on_its_way", Reason("delivery_pending"))
+    work_hints.announce_work()
     delivery.refresh_from_db()
     return delivery
 

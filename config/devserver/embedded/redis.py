@@ -4,12 +4,10 @@ Nothing is written to disk: Redis carries only jobs and notifications, which can
 PostgreSQL.
 """
 
-import contextlib
 import signal
+import socket
 
 import psutil
-from redis import Redis as Client
-from redis.exceptions import RedisError
 
 from config.devserver.embedded.layout import EmbeddedError, Layout
 from config.devserver.embedded.processes import (
@@ -54,12 +52,14 @@ class Redis:
         return None if pid is None else find_process(pid, "redis-server", self.layout.redis_data)
 
     def answers(self) -> bool:
-        """Whether the server says PONG."""
-        client = Client(unix_socket_path=str(self.layout.redis_socket), socket_timeout=2)
-        with contextlib.closing(client):
+        """Whether the server says PONG; without its client, which takes 8 MiB of the supervisor."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(2)
             try:
-                return bool(client.ping())
-            except (RedisError, OSError):
+                client.connect(str(self.layout.redis_socket))
+                client.sendall(b"PING\r\n")
+                return client.recv(16).startswith(b"+PONG")
+            except OSError:
                 return False
 
     def _launch(self) -> None:

@@ -16,8 +16,9 @@ from redis.exceptions import RedisError
 
 from workflows import conf
 from workflows.common import background_loop, gc_freeze
-from workflows.executions.recovery import failing, seconds_to_next, sweep
+from workflows.executions.recovery import Rests, failing, seconds_to_next, sweep
 from workflows.metrics.process_liveness import heartbeat, report_failing
+from workflows.realtime import work_hints
 from workflows.tools.catalogue_sync import Follower
 from workflows.webhooks.sender import Sender
 
@@ -29,6 +30,8 @@ class Command(BaseCommand):
         "Puts lost work back on the queue and expires holds, every few seconds; keeps the"
         " catalogue in step with the MCP servers; sends webhooks."
     )
+    # Not the checks of URLs and of the admin, which would load every page.
+    requires_system_checks = ("holdpoint",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="one round, then stop")
@@ -41,14 +44,17 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         gc_freeze.freeze_loaded_objects()
+        work_hints.start()
         follower = Follower()
         follower.start()
+        rests = Rests()
         threads = [*_start_sender(stop), *_start_threads(stop)]
         try:
             while not stop.is_set():
-                stop.wait(_round())
+                stop.wait(_round(rests))
         finally:
             stop.set()
+            work_hints.stop()
             follower.stop()
             for thread in threads:
                 thread.join()
@@ -71,14 +77,14 @@ def _start_threads(stop: threading.Event) -> Iterator[threading.Thread]:
         yield thread
 
 
-def _round() -> float:
+def _round(rests: Rests | None = None) -> float:
     """Run one round and return the seconds until the next.
 
     While the database or Redis is unavailable, the round is retried.
     """
     try:
         close_old_connections()
-        sweep()
+        sweep(rests)
         heartbeat("sweeper")
         report_failing("sweeper", failing())
         return seconds_to_next()

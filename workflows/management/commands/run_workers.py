@@ -20,6 +20,8 @@ from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
 
 class Command(BaseCommand):
     help = "Starts the worker processes and restarts those that exit."
+    # Not the checks of URLs and of the admin, which would load every page.
+    requires_system_checks = ("holdpoint",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--workers", type=int, default=None, help="how many processes")

@@ -36,7 +36,7 @@ from tests.support.catalogue import stock_catalogue
 from tests.support.processes import wait_for
 from workflows import conf
 from workflows.approvals import services
-from workflows.mcp_gate import calls
+from workflows.mcp_gate import sweeper_hooks
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import ApiToken, Approval, ApprovalPolicy, Gate, GateCall, Hold, McpServer
 from workflows.permissions.tokens import revoke
@@ -307,6 +307,6 @@ def test_killed_while_people_answer_a_server(
     assert [call["chosen"]["branch"] for call in upstream.calls] == ["main"]
     first = GateCall.objects.order_by("pk")[0]
     GateCall.objects.filter(pk=first.pk).update(sent_at=timezone.now() - timedelta(hours=1))
-    assert calls.settle_lost() == 1
+    assert sweeper_hooks.settle_lost() == 1
     first.refresh_from_db()
     assert first.outcome == "unknown"

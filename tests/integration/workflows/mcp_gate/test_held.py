@@ -26,7 +26,7 @@ from tests.integration.workflows.mcp_gate.conftest import (
 )
 from tests.support.processes import wait_for
 from workflows.engine.bounded_json import digest
-from workflows.mcp_gate import calls
+from workflows.mcp_gate import calls, sweeper_hooks
 from workflows.mcp_gate.results import AWAIT_TOOL
 from workflows.models import ApiToken, Approval, ApprovalPolicy, Gate, GateCall, Hold, McpServer
 from workflows.permissions.tokens import revoke
@@ -282,12 +282,12 @@ def test_the_sweeper_settles_and_deletes(
     uid = pending(agent.call("files__write", **WRITE))["id"]
     decided(reviewer)
     assert calls.claim(agent.caller, uid) is not None
-    assert calls.settle_lost() == 0
+    assert sweeper_hooks.settle_lost() == 0
     GateCall.objects.filter(policy="hold").update(sent_at=timezone.now() - timedelta(hours=1))
-    assert calls.settle_lost() == 1
-    assert calls.settle_lost() == 0
+    assert sweeper_hooks.settle_lost() == 1
+    assert sweeper_hooks.settle_lost() == 0
     GateCall.objects.update(created_at=timezone.now() - timedelta(days=400))
-    assert calls.delete_old() == 1
+    assert sweeper_hooks.delete_old() == 1
     assert GateCall.objects.get().policy == "hold"
 
 

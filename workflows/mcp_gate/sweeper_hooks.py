@@ -1,0 +1,46 @@
+"""Sweeper hooks: calls that were lost, and the retention of calls."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from django.db.models.functions import Now
+
+from workflows import conf
+from workflows.models import GateCall
+
+#: Seconds after the time limit of a call until its outcome counts as unknown.
+GRACE_SECONDS: Final = 30
+UNKNOWN: Final = (
+    "The call was sent and no answer arrived. Whether it took effect is unknown; it is not sent "
+    "again."
+)
+_DELETE_BATCH: Final = 5000
+
+
+def settle_lost() -> int:
+    """Record the unknown outcome of calls whose process ended; return how many."""
+    limit = timedelta(seconds=conf.gate_call_seconds() + GRACE_SECONDS)
+    lost = GateCall.objects.filter(sent_at__lt=Now() - limit, answered_at=None)
+    rows = list(lost.order_by("sent_at")[:100])
+    if rows:
+        _record_unknown(rows)
+    return len(rows)
+
+
+def _record_unknown(rows: list[GateCall]) -> None:
+    from .calls import Answer, record  # imported here: it loads the MCP server
+
+    for row in rows:
+        record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=UNKNOWN))
+
+
+def delete_old() -> int:
+    """Delete calls without an approval after `gate_keep_days`; return how many."""
+    end = Now() - timedelta(days=conf.gate_keep_days())
+    old = GateCall.objects.filter(approval=None, created_at__lt=end).values_list("pk", flat=True)
+    ids = list(old[:_DELETE_BATCH])
+    if ids:
+        GateCall.objects.filter(pk__in=ids).delete()
+    return len(ids)
