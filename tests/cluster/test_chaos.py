@@ -19,7 +19,7 @@ from tests.support.repetitions import LONG
 pytestmark = pytest.mark.skipif(not LONG, reason="minutes: make test-cluster runs it")
 
 SECONDS = float(os.environ.get("HOLDPOINT_CHAOS_SECONDS", "1800"))
-#: Runs are given up after so many lost workers in a row, which is the fate of some here.
+#: By default a run fails after three lost workers in a row, which happens here.
 SETTINGS = {"HOLDPOINT_LOST_CLAIMS_LIMIT": "0", "HOLDPOINT_LEASE_SECONDS": "5"}
 
 

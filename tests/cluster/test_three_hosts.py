@@ -16,7 +16,7 @@ from tests.support.repetitions import LONG
 pytestmark = pytest.mark.skipif(not LONG, reason="minutes: make test-cluster runs it")
 
 #: Runs that complete between two losses.
-BETWEEN = 20
+BETWEEN = 10
 
 
 def test_every_loss_under_load(build: Build) -> None:
