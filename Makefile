@@ -31,7 +31,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast test-long test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
+.PHONY: help install run test test-fast test-long test-cluster test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,8 +74,13 @@ LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/i
 test-long: $(STAMP) ## Run the tests of races, crashes, chance and upgrades at length (hours)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
 	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
+	$(MAKE) test-cluster
 	$(MAKE) test-adapters
 	$(MAKE) test-conformance
+
+# As root, with Debian's haproxy, iproute2, pgbouncer, redis-server and redis-sentinel; skipped otherwise.
+test-cluster: $(STAMP) ## Lose each host of a replicated installation under load, in network namespaces (an hour)
+	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s -n 0 tests/cluster
 
 # Frameworks of agents; their pins contradict those of the product, so they have an environment.
 ADAPTERS := .venv-adapters

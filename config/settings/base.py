@@ -114,7 +114,11 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # ---------------------------------------------------------------- servers
 _KEPT = HOLDPOINT_ROLE in ("worker", "sweeper")
-_DATABASE = parse_database_url(env_secret("DATABASE_URL"), conn_max_age=None if _KEPT else 0)
+_DATABASE = parse_database_url(
+    env_secret("DATABASE_URL"),
+    conn_max_age=None if _KEPT else 0,
+    transaction_pooling=env_bool("HOLDPOINT_DB_TRANSACTION_POOLING", default=False),
+)
 _SESSIONS = env_int("HOLDPOINT_DB_POOL_MAX", 16, minimum=0)
 if HOLDPOINT_ROLE == "web" and _SESSIONS:
     _DATABASE = with_pool(

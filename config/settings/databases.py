@@ -18,8 +18,14 @@ from config.database.pool import reset_connection
 SCHEMES = frozenset({"postgres", "postgresql"})
 
 
-def parse_database_url(url: str, *, conn_max_age: int | None = 0) -> dict[str, Any]:
-    """The settings for `url`; raises `ImproperlyConfigured`, without repeating the password."""
+def parse_database_url(
+    url: str, *, conn_max_age: int | None = 0, transaction_pooling: bool = False
+) -> dict[str, Any]:
+    """The settings for `url`; raises `ImproperlyConfigured`, without repeating the password.
+
+    With `transaction_pooling` nothing may outlive a transaction in a session of PostgreSQL: no
+    server-side cursors, and no prepared statements (`workflows.journal.prepared_statements`).
+    """
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise ImproperlyConfigured("DATABASE_URL must start with postgres:// or postgresql://.")
@@ -41,6 +47,7 @@ def parse_database_url(url: str, *, conn_max_age: int | None = 0) -> dict[str, A
         "PORT": str(options.pop("port", "") or port or ""),
         "CONN_MAX_AGE": conn_max_age,
         "CONN_HEALTH_CHECKS": conn_max_age != 0,
+        "DISABLE_SERVER_SIDE_CURSORS": transaction_pooling,
         "OPTIONS": options,
     }
 
@@ -71,9 +78,11 @@ def with_pool(
         "timeout": wait_seconds,
         "reconnect_timeout": wait_seconds,
         "name": "holdpoint",
-        "reset": reset_connection,
     }
     options = {**entry["OPTIONS"], "pool": pool}
-    # As a connection option, so that RESET ALL returns to UTC and not to the server's zone.
-    options["options"] = f"{options.get('options', '')} -c TimeZone=UTC".strip()
+    # PgBouncer refuses connection options, and a reset would reach some session of PostgreSQL.
+    if not entry["DISABLE_SERVER_SIDE_CURSORS"]:
+        pool["reset"] = reset_connection
+        # As a connection option, so that RESET ALL returns to UTC and not to the server's zone.
+        options["options"] = f"{options.get('options', '')} -c TimeZone=UTC".strip()
     return {**entry, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}

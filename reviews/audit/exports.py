@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from reviews.models import HumanReviewRecord, RecordSet
 from reviews.retention.selectors import record_erasure_of
+from workflows.common.keyset import in_batches
 from workflows.models import ExecutionReceipt
 
 from .chain import GENESIS
@@ -99,16 +100,16 @@ class Export:
 
     def lines(self, kind: str) -> Iterator[str]:
         """Yield the lines of the file, oldest record first.  `kind` is one of FORMATS."""
-        rows = with_executed_digest(self.rows.with_keys()).order_by("id")
+        rows = with_executed_digest(self.rows.with_keys())
         if kind == "csv":
-            return _csv(self.header, rows.iterator(chunk_size=_BATCH))
+            return _csv(self.header, in_batches(rows, by="id", size=_BATCH))
         rows = rows.select_related("execution").defer(*_HEAVY)
-        receipts = with_decision(self.receipts.order_by("sequence"))
+        receipts = with_decision(self.receipts)
         return _signed(
             _jsonl(
                 self.header,
-                rows.iterator(chunk_size=_BATCH),
-                receipts.iterator(chunk_size=_BATCH),
+                in_batches(rows, by="id", size=_BATCH),
+                in_batches(receipts, by="sequence", size=_BATCH),
             )
         )
 

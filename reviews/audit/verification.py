@@ -25,6 +25,7 @@ from django.db.models import (
 )
 
 from reviews.models import HumanReviewRecord, PayloadKey, RetentionEntry
+from workflows.common.keyset import in_batches
 from workflows.common.secret_encryption import DecryptionFailed
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -91,17 +92,15 @@ def verify_audit(
 
     # Read the ends first: rows added during the check are not compared with the heads.
     now, last_receipt, last_record = _ends()
-    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).with_keys().order_by("id")
-    stored_receipts = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by(
-        "sequence"
-    )
+    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).with_keys()
+    stored_receipts = ExecutionReceipt.objects.filter(sequence__lte=last_receipt)
     records = verify_chain(
-        signatures.of_records(rows.iterator(chunk_size=_BATCH)),
+        signatures.of_records(in_batches(rows, by="id", size=_BATCH)),
         text_of=text_of,
         published=published,
     )
     receipts = verify_chain(
-        signatures.of_receipts(stored_receipts.iterator(chunk_size=_BATCH)),
+        signatures.of_receipts(in_batches(stored_receipts, by="sequence", size=_BATCH)),
         text_of=receipt_text,
         noun="receipt",
     )
@@ -314,7 +313,7 @@ def _changed_task_data() -> Iterator[str]:
         task_id=OuterRef("task_id"),
         attempt=OuterRef("attempt"),
     )
-    rows = with_decision(ExecutionReceipt.objects.order_by("sequence")).annotate(
+    rows = with_decision(ExecutionReceipt.objects.all()).annotate(
         stored_inputs=Subquery(attempts.values("inputs")[:1]),
         stored_output=Subquery(attempts.values("output")[:1]),
         stored_edit=Subquery(attempts.values("edited_output")[:1]),
@@ -322,7 +321,7 @@ def _changed_task_data() -> Iterator[str]:
     )
     # Retention deletes the data of a task with its run.
     rows = rows.exclude(~Exists(attempts), execution__erased_at__isnull=False)
-    for row in rows.iterator(chunk_size=_BATCH):
+    for row in in_batches(rows, by="sequence", size=_BATCH):
         stored = row.stored_inputs
         if row.phase == TriggerPhase.AFTER_EXECUTION:
             stored = row.stored_edit if row.was_edited else row.stored_output

@@ -356,7 +356,8 @@ class ReviewQueueConsumer(LiveConsumer):
 
     async def begin(self) -> None:
         self._changes: deque[ExecutionChanged] = deque(maxlen=self.MAX_WAITING + 1)
-        self._seen: OrderedDict[int, int] = OrderedDict()
+        #: First and last seq that the client knows of each execution, without a gap between them.
+        self._seen: OrderedDict[int, tuple[int, int]] = OrderedDict()
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
         age = min(parse_natural_number(sent.get("age", ["0"])[-1]) or 0, self.MAX_AGE_MS)
         self._catches_up = age > 0
@@ -391,37 +392,38 @@ class ReviewQueueConsumer(LiveConsumer):
         while self._changes and len(spans) < self.MAX_TOGETHER:
             change = self._changes.popleft()
             execution_id = change["execution_id"]
-            known = self._seen.get(execution_id)
-            # Include earlier events whose notification was lost.
-            first = change["first"] if known is None else min(change["first"], known + 1)
-            before = spans.get(execution_id, (execution_id, first, change["last"]))
-            spans[execution_id] = (
-                execution_id, min(first, before[1]), max(change["last"], before[2])
-            )  # fmt: skip
+            first, last = change["first"], change["last"]
+            if known := self._seen.get(execution_id):
+                # Include the events between, whose notification was lost or comes later.
+                first, last = min(first, known[1] + 1), max(last, known[0] - 1)
+            before = spans.get(execution_id, (execution_id, first, last))
+            spans[execution_id] = (execution_id, min(first, before[1]), max(last, before[2]))
         found = await queries.queue_events(queries.QueueNews(self.client, list(spans.values())))
-        for (execution_id, _, last), events in zip(spans.values(), found, strict=True):
-            await self._send_new(events, execution_id, last)
+        for (execution_id, first, last), events in zip(spans.values(), found, strict=True):
+            known = self._seen.get(execution_id, (1, 0))
+            await self._send([each for each in events if not known[0] <= each["seq"] <= known[1]])
+            self._remember(execution_id, first, last)
 
     async def _poll(self) -> None:
         """Send events since the last poll whose notifications were lost."""
         missed = await queries.missed_queue_events(
             queries.Poll(self.client, self._since, self._seen)
         )
+        await self._send(missed.events)
         for event in missed.events:
-            await self._send_new([event], int(event["executionId"]), event["seq"])
+            self._remember(int(event["executionId"]), event["seq"], event["seq"])
         # Overlap by one interval: a commit may become visible after a later one.  The first poll
         # may come right after the socket opened, and the client shows what is older.
         overlap = timedelta(seconds=conf.backstop_seconds())
         self._since = max(self._opened, missed.at - overlap)
 
-    async def _send_new(
-        self, events: Sequence[Mapping[str, Any]], execution_id: int, last: int
-    ) -> None:
-        known = self._seen.get(execution_id, 0)
+    async def _send(self, events: Sequence[Mapping[str, Any]]) -> None:
         for event in events:
-            if event["seq"] > known:
-                await self.say(event)
-        self._seen[execution_id] = max(known, last)
+            await self.say(event)
+
+    def _remember(self, execution_id: int, first: int, last: int) -> None:
+        known = self._seen.get(execution_id, (first, last))
+        self._seen[execution_id] = (min(known[0], first), max(known[1], last))
         self._seen.move_to_end(execution_id)
         while len(self._seen) > self.MAX_REMEMBERED:
             self._seen.popitem(last=False)

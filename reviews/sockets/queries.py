@@ -141,12 +141,17 @@ def read_visible_ids(activities: Sequence[Activity]) -> list[frozenset[int] | Ex
 class Poll:
     """The queue's events since a time that this socket has not sent.
 
-    `seen` has the last seq that it sent of each execution; it must not change meanwhile.
+    `seen` has the first and the last seq that it knows of each execution; it must not change
+    meanwhile.
     """
 
     client: LiveClient
     since: datetime
-    seen: Mapping[int, int]
+    seen: Mapping[int, tuple[int, int]]
+
+    def lacks(self, execution_id: int, seq: int) -> bool:
+        first, last = self.seen.get(execution_id, (1, 0))
+        return not first <= seq <= last
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +168,23 @@ def read_missed(polls: Sequence[Poll]) -> list[Missed | Exception]:
     recent = ExecutionEvent.objects.filter(
         created_at__gte=min(each.since for each in polls), kind__in=QUEUE_KINDS
     ).order_by("-created_at", "-seq")
-    newest: dict[int, int] = {}
     positions = list(recent.values_list("execution_id", "seq", "created_at")[:_MAX_RECENT])
-    for execution_id, seq, _ in positions:
-        newest[execution_id] = max(seq, newest.get(execution_id, 0))
     unseen = [
-        {pk for pk, seq in newest.items() if seq > each.seen.get(pk, 0)}
-        if each.client in users
-        else set()
-        for each in polls
-    ]
-    visible = visible_to_each(users, set().union(*unseen))
-    spans_of = [
         [
             (pk, seq, seq)
             for pk, seq, created_at in positions
-            if pk in executions
-            and pk in visible[each.client]
-            and seq > each.seen.get(pk, 0)
-            and created_at >= each.since
-        ][:_MAX_MISSED]
-        for each, executions in zip(polls, unseen, strict=True)
+            if created_at >= each.since and each.lacks(pk, seq)
+        ]
+        if each.client in users
+        else []
+        for each in polls
+    ]
+    visible = visible_to_each(users, {pk for spans in unseen for pk, _, _ in spans})
+    spans_of = [
+        [span for span in spans if span[0] in visible[each.client]][:_MAX_MISSED]
+        if each.client in users
+        else []
+        for each, spans in zip(polls, unseen, strict=True)
     ]
     events_of = _queue_events.read({span for spans in spans_of for span in spans})
     return [

@@ -109,12 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiving(receiver: Receiver) -> Iterator[Receiver]:
+def receiving(receiver: Receiver, address: str = "127.0.0.1") -> Iterator[Receiver]:
     """The receiver listens on a free port of the loopback; `receiver.url` is its address."""
     handler = type("Handler", (_Handler,), {"receiver": receiver})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer((address, 0), handler)
     server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_port}/hook"
+    receiver.url = f"http://{address}:{server.server_port}/hook"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

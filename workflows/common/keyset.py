@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -45,6 +45,21 @@ def page(
     more = len(page_rows) > size
     page_rows = page_rows[:size]
     return Page(page_rows, cursor_of(page_rows[-1], time) if more else "")
+
+
+def in_batches(rows: QuerySet[M], *, by: str, size: int) -> Iterator[M]:
+    """Yield all `rows` by the unique column `by`, with `size` rows in memory at a time.
+
+    `QuerySet.iterator()` does so with a server-side cursor only, which keeps a database session for
+    itself, and behind a pooler in transaction mode loads all rows at once.
+    """
+    rows = rows.order_by(by)
+    batch = list(rows[:size])
+    while batch:
+        yield from batch
+        if len(batch) < size:
+            return
+        batch = list(rows.filter(**{f"{by}__gt": getattr(batch[-1], by)})[:size])
 
 
 def rows_between(

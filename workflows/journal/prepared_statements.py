@@ -22,9 +22,10 @@ _MAX_PREPARED = 50
 
 
 def execute(statement: str, parameters: Parameters | None = None) -> list[Row]:
-    """Run a prepared statement with server-side parameters and return its rows.
+    """Run a statement with server-side parameters and return its rows.
 
-    A statement without a result returns an empty list.
+    It is prepared, unless HOLDPOINT_DB_TRANSACTION_POOLING is on. A statement without a result
+    returns an empty list.
     """
     database = _open_connection()
     with database.wrap_database_errors, psycopg.Cursor(database.connection) as cursor:
@@ -68,9 +69,15 @@ def _close_connection(database: BaseDatabaseWrapper) -> None:
 
 
 def _open_connection() -> BaseDatabaseWrapper:
-    """Return Django's connection, open and with prepared statements enabled."""
+    """Return Django's connection, open and with prepared statements enabled.
+
+    Behind a pooler in transaction mode they stay disabled: the next statement may run in another
+    session of PostgreSQL, which does not know them.
+    """
     database = connections[DEFAULT_DB_ALIAS]
     database.ensure_connection()
+    if database.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        return database
     # Django disables prepared statements for its own queries (`prepare_threshold=None`).
     database.connection.prepare_threshold = _NEVER_AUTOMATICALLY
     database.connection.prepared_max = _MAX_PREPARED

@@ -156,19 +156,21 @@ def test_missed_events_are_those_that_each_socket_has_not_sent(
 ) -> None:
     since = queries.database_time()
     first, second = (start(echo("a", phase=BEFORE)) for _ in range(2))
-    both, one, none, late = clients_of(make_user, 4)
+    both, one, none, some, late = clients_of(make_user, 5)
     outsider = LiveClient(user_id=make_user("outsider").pk)
-    known = {first.pk: first.version}
+    known = {first.pk: (1, first.version)}
     polls = [
         queries.Poll(both, since, {}),
         queries.Poll(one, since, known),
-        queries.Poll(none, since, {**known, second.pk: second.version}),
+        queries.Poll(none, since, {**known, second.pk: (1, second.version)}),
+        # It knows the newest event only: a notification of an earlier one was lost.
+        queries.Poll(some, since, {**known, second.pk: (second.version, second.version)}),
         queries.Poll(late, queries.database_time(), {}),
         queries.Poll(outsider, since, {}),
     ]
     found: list[Any] = queries.read_missed(polls)
     sent = [[int(event["executionId"]) for event in each.events] for each in found]
-    assert sent == [[first.pk] * 2 + [second.pk] * 2, [second.pk] * 2, [], [], []]
+    assert sent == [[first.pk] * 2 + [second.pk] * 2, [second.pk] * 2, [], [second.pk], [], []]
     assert all(since < each.at for each in found)
 
 

@@ -180,6 +180,25 @@ async def test_lost_notifications_are_made_up_for(
         assert (await take(queue, 1))[0]["type"] == "workflow_resumed"
 
 
+async def test_a_lost_notification_before_one_that_arrives_is_made_up_for(
+    start: Start, reviewer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when Redis fails over while a run pauses: the socket first hears of a later event."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 1.5}
+    header = await in_thread(session, reviewer)
+    async with socket("/ws/reviews/", header) as queue:
+        await ponged(queue)
+        with monkeypatch.context() as lost:
+            lost.setattr(broadcasts._outbox, "put", lambda *args: None)
+            execution = await in_thread(start, echo("a", phase=BEFORE))
+        await in_thread(approve, execution, reviewer)
+        told = await take(queue, 3)
+        wanted = {"workflow_start", "workflow_paused", "workflow_resumed"}
+        everything = [e for e in await in_thread(events_of, execution) if e["type"] in wanted]
+        assert sorted(told, key=lambda event: event["seq"]) == everything
+        assert await queue.receive_nothing(timeout=2)
+
+
 async def test_the_queue_socket_reports_pauses_and_resumes(
     start: Start, reviewer: User, make_user: MakeUser
 ) -> None:

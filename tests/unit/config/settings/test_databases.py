@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.settings.databases import parse_database_url
+from config.settings.databases import parse_database_url, with_pool
 
 
 def test_all_parts() -> None:
@@ -35,6 +35,14 @@ def test_a_socket_folder_keeps_its_case(url: str) -> None:
 def test_ipv6() -> None:
     entry = parse_database_url("postgres://me@[::1]:5433/hold")
     assert (entry["HOST"], entry["PORT"]) == ("::1", "5433")
+
+
+def test_transaction_pooling_leaves_no_state_in_a_session() -> None:
+    entry = parse_database_url("postgres://h/n", transaction_pooling=True)
+    assert entry["DISABLE_SERVER_SIDE_CURSORS"]
+    options = with_pool(entry, min_size=1, max_size=2, wait_seconds=1)["OPTIONS"]
+    assert "options" not in options  # PgBouncer refuses the connection
+    assert "reset" not in options["pool"]
 
 
 @pytest.mark.parametrize(("age", "checked"), [(0, False), (None, True), (60, True)])
