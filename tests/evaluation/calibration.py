@@ -171,7 +171,7 @@ def single_intents() -> list[Mapping[str, Any]]:
     from tests.evaluation.__main__ import INTENTS
 
     rows = json.loads(INTENTS.read_text())["single"]
-    step = {"args": {}, "from": {}, "after": []}
+    step: dict[str, Any] = {"args": {}, "from": {}, "after": []}
     return [{"intent": row["intent"], "steps": [{"tools": row["tools"], **step}]} for row in rows]
 
 
