@@ -1,6 +1,7 @@
 """REST API of the catalogue: list, search, suggest a plan."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -31,6 +32,7 @@ from graphrag.api.serializers import (
 from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.models import Tool
 from graphrag.planning import services as planning_services
+from graphrag.planning.draft import nothing_refused
 from graphrag.retrieval import search as retrieval_search
 
 if TYPE_CHECKING:
@@ -47,6 +49,13 @@ _PAGE_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
 def _rejections(memory: Any) -> str:
     total = memory.approved + memory.rejected
     return f"People rejected {memory.rejected} of the last {total} calls of {memory.tool}."
+
+
+def _refused(
+    memory_of: Callable[[Collection[str]], Mapping[str, Any]], tools: Collection[str]
+) -> set[str]:
+    """Return the tools of which people refused most of the latest calls."""
+    return {each.tool for each in memory_of(tools).values() if each.is_mostly_rejected}
 
 
 def _search_result(found: retrieval_search.Found) -> dict[str, Any]:
@@ -198,13 +207,18 @@ class ToolViewSet(ToolViews):
         serializer = SuggestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         params = serializer.validated_data
-        suggestion = planning_services.suggest(params["intent"], params.get("inputs"))
-        body = SuggestionSerializer(suggestion).data
-        body["nearest"] = body["nearest"][: params.get("limit", _MAX_NEAREST)]
         scopes = _scopes(request)
         may_read = scopes is None or "read" in scopes
+        memory_of = partial(import_string(settings.HOLDPOINT["tool_memory"]), request.user)
+        suggestion = planning_services.suggest(
+            params["intent"],
+            params.get("inputs"),
+            refused=partial(_refused, memory_of) if may_read else nothing_refused,
+        )
+        body = SuggestionSerializer(suggestion).data
+        body["nearest"] = body["nearest"][: params.get("limit", _MAX_NEAREST)]
         tools = {reason.tool for reason in suggestion.reasons} if may_read else set()
-        memory = import_string(settings.HOLDPOINT["tool_memory"])(request.user, tools).values()
+        memory = memory_of(tools).values()
         body["decisions"] = ToolMemorySerializer(memory, many=True).data
         body["warnings"] += [_rejections(each) for each in memory if each.is_mostly_rejected]
         return Response(body)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from graphrag import versioned_cache
+from graphrag import tokenizer, versioned_cache
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.versioned_cache import CacheVersion
 
@@ -78,6 +78,8 @@ class ToolGraph:
             new._put(edge)
         if "_weights" in self.__dict__:
             new.__dict__["_weights"] = self._weights + new._matrix(gained)
+        if "first_words" in self.__dict__:
+            new.__dict__["first_words"] = self.first_words
         return new
 
     def edge(self, from_tool: str, to_tool: str) -> Edge | None:
@@ -93,6 +95,13 @@ class ToolGraph:
         """Return the edges to a tool, most often observed first."""
         found = self._previous.get(name, {}).values()
         return sorted(found, key=lambda edge: (-edge.count, edge.from_tool))
+
+    @cached_property
+    def first_words(self) -> frozenset[str]:
+        """The words that begin the names of tools and end none: mostly verbs."""
+        listed = [tokenizer.words(name.partition(".")[2]) for name in self.names]
+        several = [words for words in listed if len(words) > 1]
+        return frozenset(words[0] for words in several) - {words[-1] for words in several}
 
     def edges(self) -> list[Edge]:
         """Return all edges."""

@@ -23,6 +23,8 @@ _READS = tokenizer.stem_set(
     "get list search read fetch find query extract show describe retrieve view lookup logs history"
     " status download open crawl export"
 )
+_MAKES = tokenizer.stem_set("create add make insert post upload copy fork start open send")
+_PAGES = tokenizer.stem_set("page article site website link url result")
 _ALIAS_FIT = 0.62
 _CONTEXT_FIT = 1.0
 _ALIASES = tuple(
@@ -68,6 +70,11 @@ class Source:
     def is_of_task(self) -> bool:
         """Whether the value comes from the output of a task."""
         return self.origin not in ("inputs", "context")
+
+    @property
+    def tells(self) -> bool:
+        """Whether the output tells which thing is meant: it was read, or has been made."""
+        return self.is_read or bool(self.subjects & _MAKES)
 
     @property
     def is_whole(self) -> bool:
@@ -187,14 +194,24 @@ def _fit_of_output(parameter: Parameter, source: Source, step: Step) -> float:
         return 0.0
     if parameter.is_content:
         return 0.8 if step.refers_back else 0.6 if source.is_read else 0.0
-    if source.server != parameter.tool.server or not parameter.is_required:
+    if source.server != parameter.tool.server or not parameter.is_required or not source.tells:
         return 0.0
     if parameter.entity & source.subjects:
         return 0.65
-    if parameter.entity & step.definite_stems:
-        return 0.62
-    refers = bool(step.definite_stems) or (step.refers_back and parameter.is_bare)
-    return 0.61 if refers and parameter.is_locator and source.is_read else 0.0
+    return 0.62 if denotes(parameter, step.referents) else 0.0
+
+
+def denotes(parameter: Parameter, things: frozenset[str]) -> bool:
+    """Whether a parameter says which of some things is meant.
+
+    Its name does (``page_id``), a URL that of a page, and a title or name of which the description
+    says so ("the title of the article"). A bare ``id`` does not.
+    """
+    if parameter.entity & things and not parameter.is_title:
+        return True
+    if parameter.is_url and _PAGES & things:
+        return True
+    return parameter.is_title and bool(parameter.described_stems & things)
 
 
 def can_fan_out(schema: Any, source: Source) -> bool:

@@ -1,7 +1,8 @@
 """Fill a tool's arguments from inputs, context, earlier outputs and the text of the step."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ _LITERAL_OPTIONAL = 0.8
 _QUERY_LANGUAGES = re.compile(r"\b(sql|jql|cql|jmespath|xpath|regex)\b", re.IGNORECASE)
 _WORDS = re.compile(r"[\w-]+|,")
 _NO_SERVERS: frozenset[str] = frozenset()
+_NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,15 @@ class FilledArguments:
     """Arguments of one task in plan syntax.
 
     ``missing`` are required arguments without a source; ``unsure`` refer to the whole output of an
-    earlier task of which they need a part. ``taken`` is the sum of the affinities of literals.
+    earlier task of which they need a part. ``taken`` is the sum of the affinities of literals;
+    ``unused`` are the values of the text that no argument has.
     """
 
     values: dict[str, Any]
     missing: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     taken: float = 0.0
+    unused: tuple[str, ...] = ()
 
     @property
     def uses(self) -> frozenset[str]:
@@ -62,7 +66,7 @@ def fill(
     which is listed in ``missing``, so that a caller can provide it.
     """
     listed = parameters.parameters_of(record)
-    literals, taken = _assigned(listed, step, servers)
+    literals, used, taken = _assigned(listed, step, servers)
     values: dict[str, Any] = {}
     missing: list[str] = []
     unsure: list[str] = []
@@ -81,13 +85,66 @@ def fill(
         elif parameter.is_required and not parameter.has_default:
             values[parameter.name] = _input(parameter.name)
             missing.append(parameter.name)
+    landing = _landing(listed, step, available, values, carried or {})
+    if landing is not None:
+        parameter, source = landing
+        values[parameter.name] = source.reference()
+        if not parameter.is_content:
+            unsure.append(parameter.name)
     filled = FilledArguments(
         {name: values[name] for name in record.parameters if name in values},
         tuple(name for name in record.parameters if name in missing),
         tuple(unsure),
         taken,
+        _unused(step, used, values),
     )
     return list(_fan_out(filled, spread, most))
+
+
+def _landing(
+    listed: Sequence[Parameter],
+    step: Step,
+    available: Sequence[Source],
+    values: Mapping[str, Any],
+    carried: Mapping[str, Any],
+) -> tuple[Parameter, Source] | None:
+    """Return the optional parameter that takes what the text refers to, if nothing else did.
+
+    A free text takes the output of an earlier task; otherwise the only parameter that denotes the
+    thing does, from a tool of the same server.
+    """
+    outputs = [source for source in available if source.is_whole]
+    lands = any(
+        (isinstance(value, Mapping) and "$from" in value) or value == carried.get(name, _NOTHING)
+        for name, value in values.items()
+    )
+    if lands or not outputs or not (step.refers_back or step.definite_stems):
+        return None
+    free = [each for each in listed if each.name not in values and each.takes_scalars]
+    things = step.referents
+    newest = next((source for source in outputs if source.is_read), None)
+    if newest and (step.refers_back or newest.subjects & things):
+        for parameter in free:
+            if parameter.is_content:
+                return parameter, newest
+    denoting = [each for each in free if each.is_locator and argument_sources.denotes(each, things)]
+    if len(denoting) == 1:
+        (parameter,) = denoting
+        for source in outputs:
+            if source.server == parameter.tool.server and source.subjects & parameter.entity:
+                return parameter, source
+    return None
+
+
+def _unused(step: Step, used: Collection[int], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of the text that no argument has."""
+    written = json.dumps(list(values.values()), ensure_ascii=False, default=str).lower()
+    return tuple(
+        str(each.value)
+        for at, each in enumerate(step.literals)
+        if at not in used
+        and json.dumps(str(each.value), ensure_ascii=False)[1:-1].lower() not in written
+    )
 
 
 def _input(name: str) -> dict[str, str]:
@@ -112,11 +169,14 @@ def _value(
     if literal is not None:
         return literal
     if not parameter.is_required:
-        return None
+        sole = sum(parameters.is_query_name(name) for name in parameter.tool.parameters) == 1
+        return _search_text(parameter, step) if sole and step.has_subject else None
     value = carried.get(parameter.name)
-    if value is not None and _may_carry(parameter, step, value):
-        return value
     near = argument_sources.best_source(parameter, available, step, _REQUIRED_FIT)
+    # An output precedes an input that an earlier task of the plan already lacks.
+    may_carry = value is not None and _may_carry(parameter, step, value)
+    if may_carry and (near is None or value != _input(parameter.name)):
+        return value
     if near is not None:
         return near
     if len(parameter.choices) == 1:
@@ -142,8 +202,8 @@ def _may_carry(parameter: Parameter, step: Step, value: Any) -> bool:
 
 def _assigned(
     listed: Sequence[Parameter], step: Step, servers: frozenset[str]
-) -> tuple[dict[str, Any], float]:
-    """Return parameter name -> value of the text, and the sum of the literals' affinities.
+) -> tuple[dict[str, Any], set[int], float]:
+    """Return parameter name -> value of the text, the literals used, and their affinities' sum.
 
     A literal fills one parameter at most.
     """
@@ -158,7 +218,7 @@ def _assigned(
     values, used = _owner_and_repository(listed, step)
     total = float(len(used))
     for at, parameter, affinity in _pairs(listed, step, parameters.verb_stem(lower), nouns):
-        value = parameter.accepts(step.literals[at].value)
+        value = parameters.value_for(parameter, step.literals[at])
         if at in used or (parameter.name in values and not isinstance(value, list)):
             continue
         if parameter.name not in values:
@@ -175,7 +235,7 @@ def _assigned(
             named = parameters.beside_noun(parameter, words, nouns, VERBS | servers)
             if named is not None:
                 values[parameter.name] = named
-    return values, total
+    return values, used, total
 
 
 def _pairs(
@@ -241,5 +301,9 @@ def _fan_out(
     for at in range(min(source.length or 0, max(1, most))):
         one = source.reference(f"{source.select}[{at}]")
         yield FilledArguments(
-            {**filled.values, name: one}, filled.missing, filled.unsure, filled.taken
+            {**filled.values, name: one},
+            filled.missing,
+            filled.unsure,
+            filled.taken,
+            filled.unused,
         )

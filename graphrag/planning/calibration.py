@@ -1,14 +1,30 @@
 """Probabilities that a task and a plan are right, from the scores of the planner.
 
 Logistic regressions (Platt scaling), fitted on the first half of the servers of
-tests/evaluation by `python -m tests.evaluation.calibration`, which prints the weights below.
+tests/evaluation by `python -m tests.evaluation.calibration`, which prints the weights below. A
+ridge shrinks them towards the base rate.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import exp, log
 
-_TASK = (-1.36, 1.93, 0.42, 2.23)
-_PLAN = (1.38, 2.28, -0.15)
+from graphrag import conf
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of both regressions; the first of each is the intercept."""
+
+    task: tuple[float, ...]
+    plan: tuple[float, ...]
+
+
+#: The scores of embedders mean different things; every model counts as ``semantic``.
+_BY_EMBEDDER = {
+    "hashing": Weights((-4.29, 2.44, 1.62, 1.74), (1.95, 1.05, 0.78, -0.04, 0.00, -0.11, -0.40)),
+    "semantic": Weights((-3.69, 1.71, 1.37, 2.44), (1.92, 0.93, 0.69, -0.13, 0.00, 0.00, -0.37)),
+}
 #: Counts for a step without a task; there is none in the fitted half.
 _LEFT_OUT = 0.25
 _LOWEST = 1e-6
@@ -20,21 +36,27 @@ def task_features(similarity: float, score: float, second: float) -> tuple[float
 
 
 def plan_features(
-    confidences: Sequence[float], unanswered: int, left_out: int
+    confidences: Sequence[float], *, missing: int, unsure: int, unused: int, left_out: int
 ) -> tuple[float, ...]:
-    """Return the features of a plan: its tasks as a whole, and the arguments to ask for."""
-    each = [*confidences, *[_LEFT_OUT] * left_out]
-    return sum(log(max(confidence, _LOWEST)) for confidence in each), unanswered
+    """Return the features of a plan: its tasks as a whole, the least certain, how many they are,
+    and how many arguments are missing or unsure and values of the text unused.
+    """
+    each = [log(max(one, _LOWEST)) for one in (*confidences, *[_LEFT_OUT] * left_out)]
+    return sum(each), min(each, default=0.0), missing, unsure, unused, len(each)
 
 
 def of_task(features: Sequence[float]) -> float:
     """Return the probability that a tool is right for its step."""
-    return probability(_TASK, features)
+    return probability(_weights().task, features)
 
 
 def of_plan(features: Sequence[float]) -> float:
     """Return the probability that a plan is right in everything."""
-    return probability(_PLAN, features)
+    return probability(_weights().plan, features)
+
+
+def _weights() -> Weights:
+    return _BY_EMBEDDER["hashing" if conf.embedder() == "hashing" else "semantic"]
 
 
 def probability(weights: Sequence[float], features: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """A plan under construction: its tasks, and what they may use."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -13,9 +13,17 @@ from graphrag.graph.tool_graph import ToolGraph
 from graphrag.planning import argument_sources, plans
 from graphrag.planning.argument_sources import Source
 from graphrag.planning.arguments import FilledArguments
-from graphrag.planning.intents import Step
+from graphrag.planning.intents import Step, Vocabulary
 from graphrag.retrieval import search
 from graphrag.retrieval.search import Filters
+
+Refused = Callable[[Collection[str]], Collection[str]]
+"""Names of tools -> those of which people refused most of the latest calls."""
+
+
+def nothing_refused(tools: Collection[str]) -> Collection[str]:
+    """Return no tool: nobody has decided about any."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,20 @@ class Candidate:
     confidence: float
 
 
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """The tools that were considered for a step, best first, with what speaks for each.
+
+    ``task`` is the id of its task, empty for a step that was left out. ``unused`` are the values of
+    the text that no argument has.
+    """
+
+    step: Step
+    signals: Mapping[str, tuple[float, ...]]
+    task: str = ""
+    unused: tuple[str, ...] = ()
+
+
 @dataclass
 class Draft:
     """The new tasks of a plan under construction.
@@ -66,13 +88,14 @@ class Draft:
     ``earlier`` holds the tasks whose outputs may be used, in order, with their tools; ``carried``
     the arguments that later tasks of a server repeat, by server and name. ``features``
     has the inputs of each task's probability; ``left_out`` counts the steps without a task;
-    ``candidates`` are the tools that were considered, by name.
+    ``candidates`` are the tools that were considered, by name; ``considered`` lists the steps.
     """
 
     cached: CacheSnapshot
     given_sources: list[Source]
     max_tasks: int
     filters: Filters = search.EVERYTHING
+    refused: Refused = nothing_refused
     earlier: dict[str, ToolRecord | None] = field(default_factory=dict)
     used_ids: set[str] = field(default_factory=set)
     tasks: list[dict[str, Any]] = field(default_factory=list)
@@ -85,6 +108,7 @@ class Draft:
     features: dict[str, tuple[float, ...]] = field(default_factory=dict)
     left_out: int = 0
     candidates: dict[str, Candidate] = field(default_factory=dict)
+    considered: list[Considered] = field(default_factory=list)
 
     @property
     def graph(self) -> ToolGraph:
@@ -115,6 +139,12 @@ class Draft:
         return frozenset(
             word for server in self.stems_of_servers for word in tokenizer.words(server)
         )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the catalogue that matter for the steps of an intent."""
+        verbs = self.graph.first_words - self.server_words
+        return Vocabulary(self.server_words, verbs, self.cached.idf.counts.keys())
 
     @property
     def server_before(self) -> str:

@@ -16,6 +16,9 @@ Kind = OneOf[
     "datetime",
     "date",
     "time",
+    "duration",
+    "relative",
+    "formula",
     "key",
     "slug",
     "mark",
@@ -26,6 +29,11 @@ Kind = OneOf[
 #: Literals of one text that are compared with parameters.
 MAX_LITERALS = 50
 _QUOTED = r"\"([^\"\n]{1,500})\"|“([^”\n]{1,500})”|`([^`\n]{1,500})`|(?<!\w)'([^'\n]{1,500})'(?!\w)"
+_HALF_OF_DAY = r"(?:\s?[ap]\.?m\b\.?)"
+_AMOUNTS = "an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+_UNITS = "seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?"
+_DAYS = "mon|tues|wednes|thurs|fri|satur|sun"
+_DAYS = rf"(?:{_DAYS})day"
 _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("url", re.compile(r"\bhttps?://[^\s\"'<>`]+")),
     ("quoted", re.compile(_QUOTED)),
@@ -36,7 +44,28 @@ _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:?\d\d)?(?!\w)"),
     ),
     ("date", re.compile(r"\b\d{4}-\d\d-\d\d\b")),
-    ("time", re.compile(r"\b\d{1,2}:\d\d(?::\d\d)?\b")),
+    (
+        "time",
+        re.compile(rf"\b(?:\d{{1,2}}:\d\d(?::\d\d)?{_HALF_OF_DAY}?|\d{{1,2}}{_HALF_OF_DAY})\b"),
+    ),
+    (
+        "duration",
+        re.compile(
+            rf"\b(?:(?:\d+(?:\.\d+)?\s?(?:ms|s|m|h|d|w)|(?:\d+(?:\.\d+)?|{_AMOUNTS})[\s-]"
+            rf"(?:{_UNITS}))\b(?:(?:\s+and)?\s+(?=\d))?)+|\bhalf\s+an?\s+(?:hour|day)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "relative",
+        re.compile(
+            rf"\b(?:(?:the\s+day\s+after\s+)?tomorrow|(?:the\s+day\s+before\s+)?yesterday|today"
+            rf"|tonight|(?:next|last|this|coming|past)\s+(?:{_DAYS}|week(?:end)?|month|quarter|year"
+            rf"|morning|afternoon|evening|night)|(?:on|by|until|since)\s+(?:{_DAYS}))\b",
+            re.IGNORECASE,
+        ),
+    ),
+    ("formula", re.compile(r"(?<!\S)=\w[^\s]*(?:\([^)]*\))?[^\s,;.]*")),
     (
         "path",
         re.compile(r"(?<![\w/])(?:~|\.{0,2})/[\w.@/-]*\w/?|[\w-]+(?:/[\w.-]+)*\.[a-z]\w{0,4}\b"),
@@ -45,7 +74,14 @@ _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("slug", re.compile(r"(?<![\w/])[A-Za-z][\w.-]*/[\w.-]*\w(?![\w/])")),
     ("mark", re.compile(r"(?<!\w)[#@][A-Za-z][\w.-]*\w")),
     ("number", re.compile(r"(?<![\w.:-])\d{1,9}(?![\w:]|\.\d|-\w)")),
-    ("name", re.compile(r"(?<!\w)(?:[A-Za-z]*\d[\w.]*|\w+)(?:[-_:.]\w+)+|\bv?\d+(?:\.\d+)+\b")),
+    (
+        "name",
+        re.compile(
+            r"(?<!\w)(?:[A-Za-z]*\d[\w.]*|\w+)(?:[-_:.]\w+)+|\bv?\d+(?:\.\d+)+\b"
+            # An identifier: letters and digits in one word.
+            r"|\b(?=\w*\d)(?=\w*[A-Za-z])\w{6,}\b"
+        ),
+    ),
 )
 _PROPER = re.compile(
     r"\b[A-Z][\w'-]*(?:\s+(?:[A-Z][\w'-]*|of|the|and(?=\s+[A-Z])))*(?<!\sof)(?<!\sthe)"
@@ -132,7 +168,41 @@ def _literal(kind: Kind, text: str, start: int, end: int) -> Literal:
             ),
             kind,
         )
+    elif kind == "time":
+        text = _on_24_hours(text)
     return Literal(kind, int(text) if kind == "number" else text, start, end)
+
+
+def _on_24_hours(text: str) -> str:
+    """Return a time of day in 24 hours: "3pm" -> "15:00"."""
+    half = "".join(each for each in text.lower() if each.isalpha())
+    if not half:
+        return text
+    hour, _, rest = text.rstrip(". apmAPM").partition(":")
+    return f"{int(hour) % 12 + (12 if half == 'pm' else 0):02}:{rest or '00'}"
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(half\s+an?|\d+(?:\.\d+)?|[a-z]+)[\s-]*([a-z]+)", re.IGNORECASE)
+
+
+def seconds(duration: str) -> float | None:
+    """Return the seconds of a duration in the text; None for months, years and milliseconds."""
+    total = 0.0
+    for amount, unit in _PART.findall(re.sub(r"\band\b", " ", duration.lower())):
+        size = _SECONDS.get(unit[0]) if not unit.startswith(("ms", "mo")) else None
+        if size is None:
+            return None
+        total += _amount(amount) * size
+    return total
+
+
+def _amount(text: str) -> float:
+    if text.startswith("half"):
+        return 0.5
+    if text in ("a", "an"):
+        return 1.0
+    return float(_NUMBER_WORDS[text]) if text in _NUMBER_WORDS else float(text)
 
 
 def _number_words(written: str) -> Iterator[Literal]:

@@ -23,17 +23,33 @@ class DraftFailed(Exception):
 
 
 class Drafter(Protocol):
-    """Drafts a plan of some of the tools; raises DraftFailed."""
+    """Drafts a plan of some of the tools; raises DraftFailed.
+
+    ``earlier`` are the finished tasks of a running plan, with their tools: new ones may read their
+    outputs. None for a new plan.
+    """
 
     def __call__(
-        self, intent: str, inputs: Mapping[str, Any], tools: Sequence[ToolRecord], most: int
+        self,
+        intent: str,
+        inputs: Mapping[str, Any],
+        tools: Sequence[ToolRecord],
+        most: int,
+        earlier: Mapping[str, ToolRecord] | None,
     ) -> PlanDict: ...
 
 
-def redrafted(draft: Draft, intent: str, inputs: Mapping[str, Any]) -> Draft:
+def redrafted(
+    draft: Draft,
+    empty: Draft,
+    intent: str,
+    inputs: Mapping[str, Any],
+    anchors: Sequence[str] | None = None,
+) -> Draft:
     """Return the language model's draft, or the given one with a warning if there is none.
 
-    Without a configured model, the given draft is returned as it is.
+    Without a configured model, the given draft is returned as it is. ``empty`` is the draft before
+    its tasks were added; tasks that depend on nothing follow the ``anchors`` of a running plan.
     """
     path = conf.plan_drafter()
     if not path or not draft.candidates:
@@ -41,38 +57,43 @@ def redrafted(draft: Draft, intent: str, inputs: Mapping[str, Any]) -> Draft:
     drafter: Drafter = import_string(path)
     tools = [each.tool for each in draft.candidates.values()]
     try:
-        plan = drafter(intent, inputs, tools, draft.max_tasks)
-        return _checked(draft, plan, inputs)
+        earlier = {name: record for name, record in empty.earlier.items() if record}
+        running = None if anchors is None else earlier
+        plan = drafter(intent, inputs, tools, draft.max_tasks, running)
+        return _checked(draft, empty, plan, inputs, anchors or ())
     except (DraftFailed, InvalidPlan) as error:
         logger.warning("the language model drafted no plan: %s", error)
         draft.warnings.append(f"Planned without the language model: {error}.")
         return draft
 
 
-def _checked(by_rules: Draft, plan: PlanDict, inputs: Mapping[str, Any]) -> Draft:
-    """Return a draft with the tasks of the plan in the order in which they run.
+def _checked(
+    by_rules: Draft,
+    draft: Draft,
+    plan: PlanDict,
+    inputs: Mapping[str, Any],
+    anchors: Sequence[str],
+) -> Draft:
+    """Add the tasks of the plan to the empty draft, in the order in which they run.
 
     :raises InvalidPlan: for a tool that was not offered, too many tasks, or a plan without layers.
     """
+    draft.candidates, draft.nearest = by_rules.candidates, by_rules.nearest
     tasks = plans.tasks_of(plan)
-    draft = Draft(
-        by_rules.cached,
-        by_rules.given_sources,
-        by_rules.max_tasks,
-        by_rules.filters,
-        nearest=by_rules.nearest,
-        candidates=by_rules.candidates,
-    )
     if not tasks or len(tasks) > draft.max_tasks:
         raise InvalidPlan(f"the plan has {len(tasks)} tasks, of {draft.max_tasks} at most")
-    names: dict[str, str] = {}
-    for layer in plans.layers(plan):
+    names: dict[str, str] = {name: name for name in draft.earlier}
+    whole = {"tasks": [*({"id": name} for name in names), *tasks.values()]}
+    for layer in plans.layers(whole):
         for name in layer:
+            if name in names:
+                continue
             candidate = draft.candidates.get(plans.tool_name(tasks[name]) or "")
             if candidate is None:
                 raise InvalidPlan(f"task '{name}' has a tool that was not offered")
             filled = _filled(candidate.tool, tasks[name], names, inputs)
             after = [names[each] for each in plans.depends_on(tasks[name])]
+            after = after or ([] if filled.uses else list(anchors))
             task = names[name] = draft.add(candidate.tool, filled, after)
             confidence = round(candidate.confidence, 4)
             draft.reasons.append(TaskReason(task, candidate.tool.name, confidence, (_REASON,)))

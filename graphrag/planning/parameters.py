@@ -8,7 +8,7 @@ from typing import Any
 
 from graphrag import tokenizer
 from graphrag.catalogue.tool_record import ToolRecord, own_name
-from graphrag.planning import schemas
+from graphrag.planning import literals, schemas
 from graphrag.planning.literals import Literal
 
 #: Parameters of a tool that are filled, the required ones first.
@@ -60,18 +60,24 @@ _QUERY = frozenset(
     }
 )
 _TITLE = _stems("title name summary subject")
+_NEW = _stems("new")
 _COUNT = _stems("count limit max maximum top results size tail head last per page n num")
 _PATH = _stems("path file filename filepath filepaths paths directory dir folder dirpath")
 _REPOSITORY = _stems("repo repository")
 _URL = _stems("url urls uri link href")
 _EMAIL = _stems("email mail attendee attendees recipient recipients cc bcc invitee")
 _TIME = _stems("date time start end since until min max from to due after before day datetime")
-_TYPED = frozenset({"url", "email", "datetime", "date", "time", "path"})
+_TYPED = frozenset({"url", "email", "datetime", "date", "time", "duration", "relative", "path"})
+_DURATION = _stems("duration timeout interval delay estimate ttl spent second minute hour wait")
+_UNIT_SECONDS = {"second": 1, "sec": 1, "minut": 60, "min": 60, "hour": 3600, "day": 86_400}
+#: In descriptions of parameters that take "tomorrow" as it is.
+_TAKES_RELATIVE = re.compile(r"\b(?:today|tomorrow|yesterday|natural language|relative)\b", re.I)
 _PERSON = _stems("user assignee person username login member handle author owner")
 #: Kind of a literal, or its first character -> stems of the names of its parameters.
 _KIND_NAMES: Mapping[str, frozenset[str]] = {
     "key": _stems("issue key ticket"),
     "glob": _stems("pattern glob filter mask"),
+    "formula": _stems("formula expression"),
     "#": _stems("channel"),
     "@": _PERSON,
 }
@@ -83,11 +89,12 @@ _CUES: Mapping[str, frozenset[str]] = {
     "from": _FROM,
     "to": _TO,
     "into": _TO,
-    "as": _TO,
+    "as": _TO | _stems("type kind role state status"),
     "until": _TO,
     "with": _WITH,
     "by": _WITH,
 }
+_COMPOUND = 4
 _CALLED = frozenset("called named titled entitled name title".split())  # noqa: SIM905
 _SAYING = frozenset("saying says stating reading text message comment reply note".split())  # noqa: SIM905
 _ABOUT = frozenset("for about on regarding matching containing mentioning of".split())  # noqa: SIM905
@@ -101,6 +108,11 @@ _ADJECTIVES = frozenset(
     third open closed all every each newest right big empty few several some
     """.split()  # noqa: SIM905
 )
+
+
+def is_query_name(name: str) -> bool:
+    """Whether a parameter of this name takes a search query."""
+    return name.lower().replace("_", "") in _QUERY
 
 
 @dataclass(frozen=True)
@@ -191,12 +203,13 @@ class Parameter:
     @property
     def is_query(self) -> bool:
         """Whether it is a search query."""
-        return self.name.lower().replace("_", "") in _QUERY and self.takes_text
+        return is_query_name(self.name) and self.takes_text
 
     @property
     def is_title(self) -> bool:
         """Whether it names a thing: ``title``, ``summary``."""
-        return bool(self.stems & _TITLE) and self.stems <= _TITLE | GENERIC and not self.is_path
+        others = self.stems - _TITLE - GENERIC - _NEW
+        return bool(self.stems & _TITLE) and not others and not self.is_path
 
     @property
     def is_path(self) -> bool:
@@ -263,6 +276,20 @@ def parameters_of(record: ToolRecord) -> list[Parameter]:
     ]
 
 
+def value_for(parameter: Parameter, value: Literal) -> Any:
+    """Return a literal as the parameter takes it, or None.
+
+    A duration becomes a number in the unit that the parameter names: ``timeout_seconds``.
+    """
+    if value.kind == "duration" and not parameter.takes_text:
+        unit = next((_UNIT_SECONDS[stem] for stem in parameter.stems if stem in _UNIT_SECONDS), 0)
+        total = literals.seconds(str(value.value))
+        if not unit or total is None or (number := total / unit) != int(number):
+            return None
+        return parameter.accepts(int(number))
+    return parameter.accepts(value.value)
+
+
 def affinity(
     value: Literal, parameter: Parameter, verb: str, nouns: frozenset[str] = frozenset()
 ) -> float:
@@ -271,7 +298,7 @@ def affinity(
     ``verb`` is the stem of the first word of the step; ``nouns`` are stems of the choices that it
     makes for other parameters: ``deployment``.
     """
-    if parameter.accepts(value.value) is None:
+    if value_for(parameter, value) is None:
         return 0.0
     if parameter.choices:
         return 1.0
@@ -301,10 +328,17 @@ def _of_typed(value: Literal, parameter: Parameter, by_words: float) -> float:
         "datetime": (parameter.is_time, 0.8),
         "date": (parameter.is_time, 0.8),
         "time": (parameter.is_time, 0.8),
+        "duration": (bool(parameter.stems & _DURATION), 0.85),
+        "relative": (
+            parameter.is_time and bool(_TAKES_RELATIVE.search(parameter.description)),
+            0.8,
+        ),
         "path": (parameter.is_path or _is_repository(value, parameter), 0.85),
     }[value.kind]
     if fits:
         return max(sure, by_words)
+    if value.kind == "relative":
+        return 0.0  # which date it is depends on the day
     names_end = parameter.stems & (_FROM | _TO) and not parameter.stems & _LOCATORS
     if value.kind == "path" and parameter.is_required and names_end:
         return max(0.8, by_words)
@@ -324,7 +358,8 @@ def _is_word_of_tool(value: Literal, parameter: Parameter) -> bool:
     if value.kind != "name":
         return False
     about = parameter.tool_stems | name_stems(parameter.tool.server)
-    return frozenset(map(tokenizer.stem, name_words(str(value.value).lower()))) <= about
+    words = frozenset(map(tokenizer.stem, name_words(str(value.value).lower())))
+    return bool(words) and words <= about
 
 
 def verb_stem(words: list[str]) -> str:
@@ -352,18 +387,35 @@ def _by_words(value: Literal, parameter: Parameter, label: frozenset[str], verb:
     scores = [0.3]
     if verb in _MAKING and label & parameter.tool_stems and parameter.stems & _stems("id"):
         return 0.3  # what is created has no identifier yet
-    if label & entity:
-        scores.append(0.9 + 0.05 * len(label & entity) / len(entity))
+    named = label & entity or _compounds(label, entity)
+    if named and not (set(value.before[:3]) & _CALLED and not _names(parameter, label)):
+        scores.append(0.9 + 0.05 * len(named) / len(entity))
     if label & parameter.stems and not label & entity:
         scores.append(0.7)
     cue = next((word for word in value.before[:2] if word in _CUES), "")
     if cue and _CUES[cue] & parameter.stems:
         scores.append(0.88)
+    if parameter.name in value.before[:2] and parameter.name in tokenizer.STOP_WORDS:
+        scores.append(0.9)
     if value.kind in ("quoted", "name", "slug", "mark", "key", "path"):
         scores += _of_text(value, parameter, label, verb)
     # A capitalized word is less certain to be a value than a quotation.
     is_plain = value.kind == "name" and str(value.value).replace(" ", "").isalpha()
     return max(scores) - (0.06 if is_plain else 0.0)
+
+
+def _compounds(label: frozenset[str], entity: frozenset[str]) -> frozenset[str]:
+    """Return the words of the parameter that end a word of the text: ``sheet`` of "worksheet"."""
+    return frozenset(
+        word
+        for word in entity
+        if len(word) >= _COMPOUND and any(each.endswith(word) for each in label)
+    )
+
+
+def _names(parameter: Parameter, label: frozenset[str]) -> bool:
+    """Whether a parameter can take the name of the thing: a title, or just the thing's noun."""
+    return bool(parameter.is_title or parameter.stems & _NAMING or parameter.entity <= label)
 
 
 def _of_text(value: Literal, parameter: Parameter, label: frozenset[str], verb: str) -> list[float]:
@@ -435,9 +487,13 @@ def beside_noun(
     ignored_stems = frozenset(map(tokenizer.stem, ignored))
     if parameter.is_content or parameter.is_query:
         return None
-    own = nouns | (parameter.tool_stems - ignored_stems) if is_name else parameter.entity
+    own = nouns | parameter.tool_stems if is_name else parameter.entity
     for at, word in enumerate(words):
-        if tokenizer.stem(word.lower()) not in own:
+        stem = tokenizer.stem(word.lower())
+        if stem not in own or word.lower() in tokenizer.STOP_WORDS:
+            continue
+        # A verb is a noun after an article: "add the label urgent".
+        if is_name and stem in ignored_stems and not (at and words[at - 1].lower() in _ARTICLES):
             continue
         following = [each.lower() for each in words[at + 1 : at + 3]]
         ends = len(following) == 1 or (

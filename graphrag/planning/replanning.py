@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import cache, conf, database_errors
-from graphrag.planning import argument_sources, intents, plans, step_tasks
+from graphrag import cache, conf, database_errors, tokenizer
+from graphrag.catalogue.tool_record import own_name
+from graphrag.planning import argument_sources, intents, model_drafts, plans, step_tasks
 from graphrag.planning.draft import Draft, NearestTool, Question, TaskReason
 from graphrag.planning.plans import InvalidPlan, PlanDict
 from graphrag.retrieval.search import EVERYTHING, Filters
@@ -37,17 +38,21 @@ def replan(
     *,
     inputs: Mapping[str, Any] | None = None,
     filters: Filters = EVERYTHING,
+    with_model: bool = True,
 ) -> ReplanResult:
     """Add tasks for a new requirement, at most three (setting ``replan_max_tasks``).
 
     ``settled`` are the ids of tasks that succeeded. New tasks read their outputs and depend only
     on them, so running and finished tasks do not change. ``context`` holds the values that the
     agent knows (``available_context``); the execution's context must contain them when the tasks
-    run. Without a matching tool, for a plan with a cycle or an unknown task, and after a database
+    run. A configured language model drafts the new tasks, unless ``with_model`` is off. Without a
+    matching tool, for a plan with a cycle or an unknown task, and after a database
     error, the result has no plan and a warning.
     """
     return database_errors.with_fallback(
-        lambda: _replan(plan, settled, requirement, context or {}, inputs or {}, filters),
+        lambda: _replan(
+            plan, settled, requirement, context or {}, inputs or {}, filters, with_model=with_model
+        ),
         lambda reason: ReplanResult(plan=None, missing_inputs={}, warnings=(reason,)),
     )
 
@@ -59,6 +64,8 @@ def _replan(
     context: Mapping[str, Any],
     inputs: Mapping[str, Any],
     filters: Filters,
+    *,
+    with_model: bool,
 ) -> ReplanResult:
     try:
         tasks = plans.tasks_of(plan)
@@ -67,9 +74,25 @@ def _replan(
     except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
     draft = _draft(tasks, finished, context, inputs, filters)
-    steps = intents.steps(requirement, servers=draft.server_words)
-    step_tasks.add_steps(draft, steps, requirement, plans.sinks(tasks, finished))
+    anchors = plans.sinks(tasks, finished)
+    steps = intents.steps(
+        requirement, vocabulary=draft.vocabulary, antecedent=_object_of_last(draft)
+    )
+    step_tasks.add_steps(draft, steps, requirement, anchors)
+    if with_model:
+        empty = _draft(tasks, finished, context, inputs, filters)
+        draft = model_drafts.redrafted(draft, empty, requirement, inputs, anchors)
     return _result(plan, tasks, draft, requirement)
+
+
+def _object_of_last(draft: Draft) -> str:
+    """Return what the last finished task is about, by the name of its tool."""
+    records = [record for record in draft.earlier.values() if record]
+    if not records:
+        return ""
+    words = tokenizer.words(own_name(records[-1]))
+    no_objects = intents.VERBS | draft.server_words
+    return " ".join(word for word in words if word not in no_objects)
 
 
 def _settled_in_order(tasks: Mapping[str, dict[str, Any]], settled: Collection[str]) -> list[str]:
@@ -128,10 +151,12 @@ def _result(
         plans.layers(changed)
     except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
+    confidence = step_tasks.confidence(draft, draft.reasons)
+    step_tasks.ask_when_unsure(draft, confidence)
     return ReplanResult(
         plan=changed,
         added=ids,
-        confidence=step_tasks.confidence(draft, draft.reasons),
+        confidence=confidence,
         reasons=tuple(reason for reason in draft.reasons if reason.task in ids),
         nearest=tuple(draft.nearest),
         missing_inputs=dict(draft.missing_inputs),

@@ -6,7 +6,14 @@ from typing import Any
 
 from graphrag import cache, conf, database_errors, ranking
 from graphrag.planning import argument_sources, intents, model_drafts, plans, step_tasks
-from graphrag.planning.draft import Draft, NearestTool, Question, TaskReason
+from graphrag.planning.draft import (
+    Draft,
+    NearestTool,
+    Question,
+    Refused,
+    TaskReason,
+    nothing_refused,
+)
 from graphrag.planning.plans import PlanDict
 from graphrag.retrieval.search import EVERYTHING, Filters
 
@@ -33,21 +40,29 @@ class Suggestion:
 
 
 def suggest(
-    intent: str, inputs: Mapping[str, Any] | None = None, *, filters: Filters = EVERYTHING
+    intent: str,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    filters: Filters = EVERYTHING,
+    refused: Refused = nothing_refused,
 ) -> Suggestion:
     """Suggest a plan for an intent in natural language, or None with the nearest tools.
 
     ``inputs`` are the known inputs of the execution; their names and types decide which arguments
-    they fill. A database error becomes a warning.
+    they fill. ``refused`` returns which tools people mostly refused: they come later, and the
+    suggestion asks about them. A database error becomes a warning.
     """
     return database_errors.with_fallback(
-        lambda: _suggest(intent, inputs or {}, filters),
+        lambda: _suggest(intent, inputs or {}, filters, refused),
         lambda reason: Suggestion(plan=None, confidence=0.0, missing_inputs={}, warnings=(reason,)),
     )
 
 
-def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Suggestion:
-    draft = model_drafts.redrafted(drafted(intent, inputs, filters), intent, inputs)
+def _suggest(
+    intent: str, inputs: Mapping[str, Any], filters: Filters, refused: Refused
+) -> Suggestion:
+    by_rules = drafted(intent, inputs, filters, refused)
+    draft = model_drafts.redrafted(by_rules, _empty(inputs, filters, refused), intent, inputs)
     reasons = tuple(_with_edges_to_other_tasks(draft, reason) for reason in draft.reasons)
     chosen = {reason.tool for reason in reasons}
     if not draft.tasks:
@@ -59,9 +74,11 @@ def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Sugges
             warnings=tuple(draft.warnings) or ("The intent is empty.",),
         )
     plan: PlanDict = {"tasks": draft.tasks}
+    confidence = step_tasks.confidence(draft, reasons)
+    step_tasks.ask_when_unsure(draft, confidence)
     return Suggestion(
         plan=plan,
-        confidence=step_tasks.confidence(draft, reasons),
+        confidence=confidence,
         layers=tuple(tuple(layer) for layer in plans.layers(plan)),
         reasons=reasons,
         nearest=tuple(item for item in draft.nearest if item.tool not in chosen),
@@ -71,13 +88,21 @@ def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Sugges
     )
 
 
-def drafted(intent: str, inputs: Mapping[str, Any], filters: Filters = EVERYTHING) -> Draft:
-    """Return the draft of a plan for an intent."""
-    given = list(argument_sources.sources_of_values("inputs", inputs))
-    draft = Draft(cache.current(), given, conf.suggest_max_tasks(), filters)
-    steps = intents.steps(intent, servers=draft.server_words)
-    step_tasks.add_steps(draft, steps, intent)
+def drafted(
+    intent: str,
+    inputs: Mapping[str, Any],
+    filters: Filters = EVERYTHING,
+    refused: Refused = nothing_refused,
+) -> Draft:
+    """Return the draft of a plan for an intent, by the rules."""
+    draft = _empty(inputs, filters, refused)
+    step_tasks.add_steps(draft, intents.steps(intent, vocabulary=draft.vocabulary), intent)
     return draft
+
+
+def _empty(inputs: Mapping[str, Any], filters: Filters, refused: Refused) -> Draft:
+    given = list(argument_sources.sources_of_values("inputs", inputs))
+    return Draft(cache.current(), given, conf.suggest_max_tasks(), filters, refused)
 
 
 def _with_edges_to_other_tasks(draft: Draft, reason: TaskReason) -> TaskReason:

@@ -1,7 +1,7 @@
 """Turn steps into tasks: choose a tool, fill its arguments, add tasks that produce missing ones."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from graphrag import ranking
 from graphrag.catalogue.tool_record import ToolRecord
@@ -14,7 +14,7 @@ from graphrag.planning import (
     tool_choice,
 )
 from graphrag.planning.arguments import FilledArguments
-from graphrag.planning.draft import Candidate, Draft, NearestTool, Question, TaskReason
+from graphrag.planning.draft import Candidate, Considered, Draft, NearestTool, Question, TaskReason
 from graphrag.planning.intents import Step
 from graphrag.planning.parameters import Parameter
 from graphrag.planning.tool_choice import Choice
@@ -26,6 +26,9 @@ _PRODUCERS = 12
 _PRODUCER_FIT, _PRODUCER_NAME_FIT = 0.6, 0.9
 #: Probability below which the planner asks whether a tool is the right one.
 SURE = 0.5
+#: Probability of a plan below which the planner asks about it: the lowest, in steps of 0.05, at
+#: which at most 5 % of the fitting half's plans are wrong and ask nothing.
+PLAN_SURE = 0.65
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ def add_steps(
         note_nearest(draft, [choice.ranked for choice in choices])
         _note_candidates(draft, choices)
         best = choices[0] if choices else None
+        ids: list[str] = []
         if draft.remaining < 1:
             draft.left_out += 1
             draft.warnings.append(_full(draft, step))
@@ -67,7 +71,11 @@ def add_steps(
         else:
             reads = best.ranked.tool.read_only and draft.is_read_only(order.group)
             after = order.before(beside=reads and not step.after_previous)
-            order.group += _add_step(draft, step, choices, after)
+            ids = _add_step(draft, step, choices, after)
+            order.group += ids
+        unused = choices[0].filled[0].unused if ids and choices[0].filled else ()
+        signals = {each.ranked.tool.name: astuple(each.signals) for each in choices}
+        draft.considered.append(Considered(step, signals, ids[0] if ids else "", unused))
 
 
 def confidence(draft: Draft, reasons: Sequence[TaskReason]) -> float:
@@ -78,8 +86,33 @@ def confidence(draft: Draft, reasons: Sequence[TaskReason]) -> float:
 
 def plan_features(draft: Draft, confidences: Sequence[float]) -> tuple[float, ...]:
     """Return the features of a plan whose tasks have these confidences."""
-    asked = sum(1 for question in draft.questions if question.argument)
-    return calibration.plan_features(confidences, asked, draft.left_out)
+    arguments_asked = [question for question in draft.questions if question.argument]
+    missing = sum(question.is_about_input for question in arguments_asked)
+    return calibration.plan_features(
+        confidences,
+        missing=missing,
+        unsure=len(arguments_asked) - missing,
+        unused=sum(len(each.unused) for each in draft.considered),
+        left_out=draft.left_out,
+    )
+
+
+def ask_when_unsure(draft: Draft, plan_confidence: float) -> None:
+    """Ask about a plan that is probably not right: its least certain tool, and unused values."""
+    if plan_confidence >= PLAN_SURE or not draft.reasons:
+        return
+    asked = {question.task for question in draft.questions if not question.argument}
+    steps = {each.task: each for each in draft.considered if each.task}
+    least = min(draft.reasons, key=lambda reason: reason.confidence)
+    if least.task in steps and not asked:
+        each = steps[least.task]
+        draft.questions.append(which_tool(least.task, each.step, list(each.signals)))
+    for each in steps.values():
+        tool = next(reason.tool for reason in draft.reasons if reason.task == each.task)
+        draft.questions += [
+            Question(each.task, tool, "", f"No argument has '{value[:200]}'. Where does it belong?")
+            for value in each.unused
+        ]
 
 
 def _note_candidates(draft: Draft, choices: Sequence[Choice]) -> None:
@@ -111,8 +144,12 @@ def _add_step(
         )
         ask(draft, ids[-1], tool, one)
         draft.features[ids[-1]] = best.features
-    if ids and best.confidence < SURE:
-        draft.questions.append(_which_tool(ids[0], step, choices))
+    names = [each.ranked.tool.name for each in choices]
+    if ids and best.is_refused:
+        text = f"People refused most of the latest calls of '{tool.name}'. Use it all the same?"
+        draft.questions.append(Question(ids[0], tool.name, "", text))
+    elif ids and best.confidence < SURE:
+        draft.questions.append(which_tool(ids[0], step, names))
     return ids
 
 
@@ -148,12 +185,12 @@ def _asked_part(name: str, task: str) -> str:
     return f"Which part of the output of '{task}' is '{name}'?"
 
 
-def _which_tool(task: str, step: Step, choices: Sequence[Choice]) -> Question:
-    tool = choices[0].ranked.tool.name
-    others = ", ".join(each.ranked.tool.name for each in choices[1:3])
+def which_tool(task: str, step: Step, tools: Sequence[str]) -> Question:
+    """Return the question whether the first of the tools is right for a step."""
+    others = ", ".join(tools[1:3])
     instead = f" Others that fit: {others}." if others else ""
-    text = f"Is '{tool}' the right tool for '{step.text[:200]}'?{instead}"
-    return Question(task, tool, "", text)
+    text = f"Is '{tools[0]}' the right tool for '{step.text[:200]}'?{instead}"
+    return Question(task, tools[0], "", text)
 
 
 def _add_producer(draft: Draft, step: Step, chosen: Choice, missing: Sequence[str]) -> str | None:
@@ -165,6 +202,8 @@ def _add_producer(draft: Draft, step: Step, chosen: Choice, missing: Sequence[st
     wanted = [each for each in parameters.parameters_of(tool) if each.name in missing]
     if any((each.is_bare and not each.is_path) or not each.takes_scalars for each in wanted):
         return None
+    if step.refers_back and any(each.is_content for each in wanted):
+        return None  # the text means an earlier output, not one that is yet to be read
     for candidate in _producers(draft, step, tool, missing):
         filled = arguments.fill(candidate.tool, step=step, available=draft.sources(step))
         if filled and not filled[0].missing and _provides_all(candidate.tool, wanted, step):

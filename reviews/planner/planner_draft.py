@@ -17,6 +17,7 @@ from .fields import asked_inputs, posted_plan, read_value
 from .plan_edits import EditRefused, add_task, remove_task
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
     from django.http import QueryDict
 
 #: Default policy of a new plan: approval of layers that can modify data.
@@ -218,12 +219,12 @@ def missing_inputs(draft: Draft) -> dict[str, dict[str, Any]]:
 # --- edits ----------------------------------------------------------------------------------------
 
 
-def suggested(draft: Draft) -> Draft:
+def suggested(draft: Draft, user: User) -> Draft:
     """Return the draft with a suggested plan for its intent; unchanged without a plan."""
     if not draft.intent:
         problem = Problem("intent", "required", "describe the task in a few words")
         return replace(draft, problems=(*draft.problems, problem))
-    found = suggest(draft.intent, draft.inputs)
+    found = suggest(draft.intent, draft.inputs, user)
     draft = replace(
         draft,
         asked=True,

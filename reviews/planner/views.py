@@ -103,7 +103,7 @@ class PlannerView(LoginRequiredMixin, View):
             stored = stored_draft(current_user(request), opened)
             return self.editor().show(request, opened, stored=stored)
         if action == "suggest":
-            draft = planner_draft.suggested(draft)
+            draft = planner_draft.suggested(draft, current_user(request))
         elif action == "remove" and about.isascii() and about.isdigit():
             draft = planner_draft.removed(draft, int(about[:6]))
         elif action == "add":

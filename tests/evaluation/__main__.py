@@ -32,13 +32,16 @@ def _measure(lists: dict[str, list[servers.ListedTool]]) -> None:
 
     from graphrag.catalogue import ingest
     from graphrag.models import Tool
-    from tests.evaluation import baselines, learning, retrieval, speculation
+    from tests.evaluation import baselines, learning, plans, retrieval, speculation
     from tests.evaluation.catalogue import by_product, record
 
     rows = json.loads(INTENTS.read_text())
     more = json.loads(MORE_INTENTS.read_text())
     intents, held_out = retrieval.intents_of(rows["single"]), retrieval.intents_of(more["single"])
     records = [record(server, tool) for server, tools in lists.items() for tool in tools]
+    wrong = plans.wrong_labels([row for rows in plans.halves().values() for row in rows], records)
+    if wrong:
+        raise SystemExit("\n".join(["The catalogue lacks these labels:", *wrong]))
     Tool.objects.all().delete()
     ingest.upsert_tools(records)
     count = len(intents) + len(held_out)

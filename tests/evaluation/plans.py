@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import calibration, intents, plans, replanning, services, step_tasks
+from graphrag.planning.draft import Considered
 from graphrag.planning.plans import PlanDict
+from tests.evaluation.calibration import Choosing
 
 Step = Mapping[str, Any]
 """``tools`` (any one is right), ``args`` (literals), ``from`` (argument -> step), ``after``."""
@@ -47,6 +52,9 @@ class Measured:
 Planned = tuple[PlanDict | None, float, bool]
 """A plan, the stated probability that it is right, and whether something is asked for."""
 
+MISSES = ("not split", "not among the candidates", "not chosen", "below the threshold")
+"""Why a step has no right tool."""
+
 
 def halves() -> dict[str, list[Mapping[str, Any]]]:
     """Return the intents, split by server: the half that is fitted on, and the other."""
@@ -60,6 +68,26 @@ def halves() -> dict[str, list[Mapping[str, Any]]]:
 def _rows(name: str) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = json.loads(Path(__file__).with_name(name).read_text())["multi"]
     return found
+
+
+def wrong_labels(rows: Sequence[Mapping[str, Any]], records: Sequence[ToolRecord]) -> list[str]:
+    """Return the tools and parameters of labels that the catalogue lacks."""
+    known = {record.name: record.parameters for record in records}
+    return [
+        f"{row['intent']!r}: {name}"
+        for row in rows
+        for step in row["steps"]
+        for name in _unknown(step, known)
+    ]
+
+
+def _unknown(step: Step, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a step's labels that are not in the catalogue; each parameter is of one tool."""
+    yield from (tool for tool in step["tools"] if tool not in known)
+    parameters = {name for tool in step["tools"] for name in known.get(tool, ())}
+    for name in (*step["args"], *step["from"]):
+        if name not in parameters:
+            yield f"{step['tools'][0]}, parameter {name}"
 
 
 def suggested(row: Mapping[str, Any]) -> Planned:
@@ -96,6 +124,8 @@ def measure(
         made, confidence, asks = plan(row)
         tasks = plans.tasks_of(made) if made else {}
         right = _compare(tally, row["steps"], tasks, asks=asks)
+        if plan is suggested:
+            _explain(tally, row, tasks)
         results.append(Measured(row, tasks, confidence if made else 0.0, right))
     return tally, results
 
@@ -138,6 +168,25 @@ def _compare(
     tally.add("plans right, nothing left to ask", right and not asks, 1)
     tally.add("plans wrong that ask nothing", bool(tasks) and not (right or asks), 1)
     return right
+
+
+def _explain(tally: Tally, row: Mapping[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Count why the missed steps have no right tool."""
+    steps = row["steps"]
+    missed = [at for at in range(len(steps)) if at not in _matched(steps, tasks)]
+    considered = services.drafted(row["intent"], {}).considered if missed else []
+    reasons = [_reason(steps, at, considered) for at in missed]
+    for reason in MISSES:
+        tally.add(f"steps missed, {reason}", reasons.count(reason), len(steps))
+
+
+def _reason(steps: Sequence[Step], at: int, considered: Sequence[Considered]) -> str:
+    """Return one of MISSES for a step; without a step of its own in the text, any may have it."""
+    aligned = len(steps) == len(considered)
+    for each in considered[at : at + 1] if aligned else considered:
+        if any(tool in each.signals for tool in steps[at]["tools"]):
+            return "not chosen" if each.task else "below the threshold"
+    return "not among the candidates" if aligned else "not split"
 
 
 def _matched(steps: Sequence[Step], tasks: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
@@ -201,3 +250,18 @@ def observed_plans(rows: Sequence[Mapping[str, Any]], task_weights: Sequence[flo
             features.append(step_tasks.plan_features(draft, stated))
             right.append(_compare(Tally(), row["steps"], tasks, asks=False))
     return features, right
+
+
+def observed_choices(rows: Sequence[Mapping[str, Any]]) -> list[Choosing]:
+    """Return the steps that the text has a part for, with a right tool among the candidates."""
+    found = []
+    for row in rows:
+        considered = services.drafted(row["intent"], {}).considered
+        if len(considered) != len(row["steps"]):
+            continue
+        for step, each in zip(row["steps"], considered, strict=True):
+            right = np.array([tool in step["tools"] for tool in each.signals])
+            if right.any():
+                server = step["tools"][0].partition(".")[0]
+                found.append(Choosing(server, np.array(list(each.signals.values())), right))
+    return found

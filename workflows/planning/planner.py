@@ -8,7 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
 
 from graphrag import conf, prediction
 from graphrag.catalogue.ingest import IngestResult, disable_server, upsert_tools
@@ -16,7 +20,7 @@ from graphrag.catalogue.selectors import servers_of, tool_names_of, tools_by_nam
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
-from graphrag.planning.draft import Question, TaskReason
+from graphrag.planning.draft import Question, TaskReason, nothing_refused
 from graphrag.retrieval import search
 from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.plan_validation import PlanInvalid
@@ -29,6 +33,9 @@ from workflows.tools import registry
 from workflows.tools.mcp_client import McpTool
 
 from .catalogue_validation import checked_plan, rechecked
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +132,8 @@ def predicted_plan(
             continue
         words = likely.tool.rpartition(".")[2].replace("_", " ").replace("-", " ")
         try:
-            found = CataloguePlanner().replan(
+            # A guess is not worth a call of the language model.
+            found = CataloguePlanner(with_model=False).replan(
                 plan=plan,
                 finished=finished,
                 begun=frozenset(finished),
@@ -244,9 +252,13 @@ class SuggestedPlan:
     warnings: tuple[str, ...] = ()
 
 
-def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
-    """Suggest a plan of known tools for an intent in plain words."""
-    suggestion = graph_planning.suggest(intent, inputs)
+def suggest(intent: str, inputs: Mapping[str, Any], user: User | None = None) -> SuggestedPlan:
+    """Suggest a plan of known tools for an intent in plain words.
+
+    With a `user`, tools that people mostly refused in runs which the user sees come later.
+    """
+    refused = nothing_refused if user is None else partial(refused_tools, user)
+    suggestion = graph_planning.suggest(intent, inputs, refused=refused)
     return SuggestedPlan(
         plan=None if suggestion.plan is None else dict(suggestion.plan),
         confidence=suggestion.confidence,
@@ -259,17 +271,24 @@ def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
     )
 
 
+def refused_tools(user: User, tools: Collection[str]) -> set[str]:
+    """Return the tools of which people refused most of the latest calls that the user may see."""
+    memory = import_string(settings.HOLDPOINT["tool_memory"])(user, tools).values()
+    return {each.tool for each in memory if each.is_mostly_rejected}
+
+
 def _questions_by_path(
     plan: Mapping[str, Any] | None, questions: Iterable[Question]
 ) -> dict[str, str]:
     """Return the questions by path, without those about missing inputs."""
     tasks = plan["tasks"] if plan else []
     places = {task["id"]: at for at, task in enumerate(tasks)}
-    return {
-        _path(places[each.task], tasks[places[each.task]], each.argument): each.text
-        for each in questions
-        if not each.is_about_input
-    }
+    found: dict[str, list[str]] = {}
+    for each in questions:
+        if not each.is_about_input:
+            path = _path(places[each.task], tasks[places[each.task]], each.argument)
+            found.setdefault(path, []).append(each.text)
+    return {path: " ".join(texts) for path, texts in found.items()}
 
 
 def _path(at: int, task: Mapping[str, Any], argument: str) -> str:
@@ -299,7 +318,10 @@ def with_required_reviews(plan: Plan, begun: Collection[str]) -> Plan:
 
 
 class CataloguePlanner:
-    """An engine.ports.Planner that uses the tool graph."""
+    """An engine.ports.Planner that uses the tool graph, and the language model if there is one."""
+
+    def __init__(self, *, with_model: bool = True) -> None:
+        self._with_model = with_model
 
     def replan(
         self,
@@ -317,7 +339,9 @@ class CataloguePlanner:
         except PlanInvalid as invalid:
             raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-        found = replanning.replan(written, done, requirement, context, inputs=inputs)
+        found = replanning.replan(
+            written, done, requirement, context, inputs=inputs, with_model=self._with_model
+        )
         if found.plan is None:
             raise TaskFailed(_failure(found.warnings, [near.tool for near in found.nearest]))
         asked = {each.argument: each.tool for each in found.questions if each.argument}

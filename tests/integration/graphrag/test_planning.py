@@ -1,6 +1,6 @@
 """Plans from intents, over the small catalogue and over the large one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -66,6 +66,38 @@ def test_missing_arguments_are_named_and_lower_confidence(
         without.confidence
         < planning_services.suggest("list the files of a folder", {"path": "."}).confidence
     )
+
+
+def test_a_plan_that_is_not_sure_asks_about_its_tool_and_unused_values(
+    files_catalogue: list[ToolRecord],
+) -> None:
+    sure = planning_services.suggest("list the files of a folder", {"path": "data"})
+    assert not sure.questions
+    unsure = planning_services.suggest("tidy the folder up tomorrow", {"path": "data"})
+    assert unsure.confidence < sure.confidence
+    texts = [question.text for question in unsure.questions]
+    assert any(text.startswith("Is 'files.") for text in texts)
+    assert "No argument has 'tomorrow'. Where does it belong?" in texts
+
+
+def test_a_tool_that_people_refused_comes_later_and_is_asked_about(
+    files_catalogue: list[ToolRecord],
+) -> None:
+    intent, inputs = "list the files of a folder", {"path": "data"}
+    looked_up: list[str] = []
+
+    def refused(names: Collection[str]) -> set[str]:
+        looked_up.extend(names)
+        return {"files.list_directory"}
+
+    found = planning_services.suggest(intent, inputs, refused=refused)
+    assert looked_up[0] == "files.list_directory"
+    assert len(looked_up) <= 3
+    if tools_of(found) == ["files.list_directory"]:
+        assert "People refused most" in found.questions[0].text
+    (before,) = planning_services.suggest(intent, inputs).reasons
+    (after,) = found.reasons
+    assert after.confidence < before.confidence
 
 
 def test_without_a_match_the_nearest_tools_are_named(files_catalogue: list[ToolRecord]) -> None:

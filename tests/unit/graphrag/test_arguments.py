@@ -133,6 +133,12 @@ def test_a_tool_that_takes_the_list_gets_it_whole() -> None:
         ({"max_count": INTEGER}, "show the last 5 commits", {"max_count": 5}),
         ({"message": STRING}, "commit with 'a fix'", {"message": "a fix"}),
         ({"query": STRING}, "search papers about birds.", {"query": "birds"}),
+        ({"time_spent": STRING}, "log 2h of work", {"time_spent": "2h"}),
+        ({"timeout_minutes": INTEGER}, "wait half an hour", {"timeout_minutes": 30}),
+        ({"sheet": STRING}, "clear the worksheet 'Q1'", {"sheet": "Q1"}),
+        ({"at": STRING, "kind": STRING}, "put it at 'B10' as 'sum'", {"at": "B10", "kind": "sum"}),
+        ({"new_name": STRING}, "add a sheet called 'Q1'", {"new_name": "Q1"}),
+        ({"paper_id": STRING}, "download the paper 2401.01234", {"paper_id": "2401.01234"}),
     ],
 )
 def test_literals_of_the_intent_fill_arguments(
@@ -141,6 +147,65 @@ def test_literals_of_the_intent_fill_arguments(
     (found,) = fill(tool(properties, *properties), intent)
     assert found.values == expected
     assert not found.missing
+
+
+@pytest.mark.parametrize(
+    ("parameter", "intent", "unused"),
+    [
+        ({"due_date": STRING}, "set it due tomorrow", ("tomorrow",)),
+        ({"timeout_seconds": INTEGER}, "wait for 3 months", ("3 months",)),
+        ({"name": STRING}, "delete it", ()),
+    ],
+)
+def test_a_value_that_is_not_certain_is_left_out_and_named(
+    parameter: dict[str, Any], intent: str, unused: tuple[str, ...]
+) -> None:
+    (found,) = fill(tool(parameter, *parameter), intent)
+    assert found.missing == tuple(parameter)
+    assert found.unused == unused
+
+
+def test_a_title_goes_to_no_other_argument_with_the_noun() -> None:
+    record = tool({"page_width": STRING, "title": STRING}, "title")
+    (found,) = fill(record, "make a page titled 'Minutes'")
+    assert found.values == {"title": "Minutes"}
+
+
+def test_a_date_in_words_is_taken_where_the_parameter_takes_words() -> None:
+    when = {**STRING, "description": "A date, or a relative one such as 'tomorrow'."}
+    (found,) = fill(tool({"due_date": when}, "due_date"), "set it due tomorrow")
+    assert found.values == {"due_date": "tomorrow"}
+
+
+def earlier(name: str, *, read_only: bool = True) -> dict[str, ToolRecord]:
+    return {"before": ToolRecord(name=f"s.{name}", kind="mcp", server="s", read_only=read_only)}
+
+
+@pytest.mark.parametrize(
+    ("properties", "required", "intent", "before", "lands"),
+    [
+        ({"page_id": STRING}, "page_id", "delete the page", "search", True),
+        ({"page_id": STRING}, "page_id", "delete the page", "delete_page", False),
+        ({"id": STRING}, "id", "delete the page", "search_pages", False),
+        ({"block_id": STRING}, "block_id", "delete the page", "search", False),
+        ({"urls": STRING}, "urls", "extract the pages", "search", True),
+        ({"title": {**STRING, "description": "Of the article."}}, "title",
+         "read the article", "search", True),
+        # Optional parameters take what the text refers to, if nothing else does.
+        ({"body": STRING}, "", "post it", "search", True),
+        ({"page_id": STRING}, "", "export the page", "search_pages", True),
+        ({"page_id": STRING, "page_url": STRING}, "", "export the page", "search_pages", False),
+        ({"body": STRING}, "", "post a note", "search", False),
+    ],
+)  # fmt: skip
+def test_a_reference_lands_in_the_argument_that_denotes_the_thing(
+    properties: dict[str, Any], required: str, intent: str, before: str, lands: bool
+) -> None:
+    record = tool(properties, *filter(None, [required]))
+    given = earlier(before, read_only=not before.startswith("delete"))
+    (found,) = fill(record, intent, earlier=given)
+    name = next(iter(properties))
+    assert (found.values.get(name) == {"$from": "before"}) is lands
 
 
 def test_plain_words_are_never_a_query_language() -> None:

@@ -60,6 +60,12 @@ def test_literals_are_found_by_their_kind() -> None:
         ("show three pods of api-server", [("number", 3), ("name", "api-server")]),
         ("fetch 'https://example.org/'", [("url", "https://example.org/")]),
         ("an article on Ada Lovelace", [("name", "Ada Lovelace")]),
+        ("log 2h of work", [("duration", "2h")]),
+        ("wait half an hour, not 1h 30m", [("duration", "half an hour"), ("duration", "1h 30m")]),
+        ("book it tomorrow at 3 pm", [("relative", "tomorrow"), ("time", "15:00")]),
+        ("free next week or on Monday", [("relative", "next week"), ("relative", "on Monday")]),
+        ("write =SUM(B2:B9) to the base appA1b2",
+         [("formula", "=SUM(B2:B9)"), ("name", "appA1b2")]),
         ("List all files", []),
     ],
 )  # fmt: skip
@@ -89,6 +95,8 @@ def test_the_words_around_a_literal_belong_to_it_alone() -> None:
         ("stage the files and commit", ["stage the files", "commit"]),
         ("please read it and then could you post it", ["please read it", "could you post it"]),
         ("run the tests, and the report of it", ["run the tests and the report of it"]),
+        ("show the page and its links", ["show the page", "show its links"]),
+        ("delete the page and its links", ["delete the page and its links"]),
     ],
 )  # fmt: skip
 def test_clauses_become_steps_in_the_order_of_their_actions(
@@ -111,11 +119,50 @@ def test_words_that_refer_to_an_earlier_step(text: str, refers: bool) -> None:
     assert step.refers_back is refers
 
 
+CATALOGUE = intents.Vocabulary(verbs=frozenset({"cordon"}), stems={"checkout", "branch"})
+
+
+def test_the_verbs_of_the_catalogue_begin_a_step() -> None:
+    intent = "read the log and cordon the node"
+    assert len(intents.steps(intent)) == 1
+    assert [step.text for step in intents.steps(intent, vocabulary=CATALOGUE)] == [
+        "read the log",
+        "cordon the node",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("intent", "antecedent", "words"),
+    [
+        ("create a branch named x-1 and check it out", "branch", {"branch", "checkout"}),
+        ("get issue 88 in acme/shop, then delete it", "issue", {"issue"}),
+        ("read the last 20 messages, then delete them", "messages", {"messages"}),
+        ("read the page, print it, then delete it", "page", {"page"}),
+        ("read the page, then delete the link", "page", set()),
+        ("find a service, then describe the pod it created", "service", set()),
+    ],
+)  # fmt: skip
+def test_a_pronoun_stands_for_the_object_of_an_earlier_step(
+    intent: str, antecedent: str, words: set[str]
+) -> None:
+    last = intents.steps(intent, vocabulary=CATALOGUE)[-1]
+    assert last.antecedent == antecedent
+    known = {"branch", "checkout", "issue", "messages", "page", "service"}
+    assert known.intersection(last.query.split()) == words
+
+
+def test_opening_something_new_creates_it() -> None:
+    verbs = [intents.steps(text)[0].verb for text in ("open a request", "open the request")]
+    assert verbs == ["creat", "open"]
+
+
 def test_the_query_names_no_values() -> None:
     (step,) = intents.steps("write 'some text' to out/notes.md")
     assert "some" not in step.query
     assert "notes" not in step.query
     assert "file" in step.query
+    (step,) = intents.steps("write it to sales.xlsx")
+    assert "excel workbook file" in step.query
 
 
 def test_the_head_omits_the_object() -> None:

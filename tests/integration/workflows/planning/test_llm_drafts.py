@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphrag.models import Tool
-from graphrag.planning import plans, services
+from graphrag.planning import plans, replanning, services
 from tests.integration.workflows.agents.test_llm import Endpoint, endpoint, model
 from workflows.executions.validation import check_plan
 from workflows.planning.planner import suggest, sync_python_tools
@@ -89,6 +89,45 @@ def test_a_malformed_answer_falls_back_to_the_rules(drafter: Endpoint) -> None:
     found = services.suggest(INTENT)
     assert tools_of(found.plan)[0] == "builtin.list_directory"
     assert any("language model" in warning for warning in found.warnings)
+
+
+DONE = {**LIST, "type": "tool"}
+
+
+def test_the_model_drafts_the_tasks_of_a_replan(drafter: Endpoint) -> None:
+    parse = {
+        "id": "parse",
+        "tool": "builtin.parse_json",
+        "arguments": {"text": {"$from": "ls", "select": "entries[0].name"}},
+    }
+    drafter.answers = [{"tasks": [parse]}]
+    found = replanning.replan({"tasks": [DONE]}, ["ls"], "parse the JSON document")
+    assert found.plan is not None
+    kept, added = found.plan["tasks"]
+    assert kept == DONE
+    assert added["arguments"]["text"] == parse["arguments"]["text"]
+    assert added["depends_on"] == ["ls"]
+    (sent,) = drafter.requests
+    assert "finished_tasks" in str(sent)
+
+
+@pytest.mark.parametrize(
+    "task", [{**LIST}, {"id": "p", "tool": "builtin.parse_json", "depends_on": ["running"]}]
+)
+def test_a_replan_of_the_model_reads_finished_tasks_only(
+    drafter: Endpoint, task: dict[str, Any]
+) -> None:
+    drafter.answers = [{"tasks": [task]}] * 2
+    running = {**DONE, "id": "running"}
+    found = replanning.replan({"tasks": [DONE, running]}, ["ls"], "parse the JSON document")
+    assert any("Planned without the language model" in warning for warning in found.warnings)
+    assert found.plan is not None
+    assert [each["id"] for each in found.plan["tasks"][:2]] == ["ls", "running"]
+
+
+def test_a_prediction_asks_no_model(drafter: Endpoint) -> None:
+    replanning.replan({"tasks": [DONE]}, ["ls"], "parse the JSON document", with_model=False)
+    assert not drafter.requests
 
 
 def test_the_model_cannot_leave_out_the_review_of_a_destructive_tool(drafter: Endpoint) -> None:
