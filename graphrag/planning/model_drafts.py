@@ -1,7 +1,7 @@
 """Plans that a language model drafts from the tools that were found, checked like any other."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from django.utils.module_loading import import_string
@@ -41,21 +41,23 @@ class Drafter(Protocol):
 
 def redrafted(
     draft: Draft,
-    empty: Draft,
+    new_draft: Callable[[], Draft],
     intent: str,
     inputs: Mapping[str, Any],
     anchors: Sequence[str] | None = None,
 ) -> Draft:
     """Return the language model's draft, or the given one with a warning if there is none.
 
-    Without a configured model, the given draft is returned as it is. ``empty`` is the draft before
-    its tasks were added; tasks that depend on nothing follow the ``anchors`` of a running plan.
+    Without a configured model, the given draft is returned as it is. ``new_draft`` returns the
+    draft before its tasks were added; tasks that depend on nothing follow the ``anchors`` of a
+    running plan.
     """
     path = conf.plan_drafter()
     if not path or not draft.candidates:
         return draft
     drafter: Drafter = import_string(path)
     tools = [each.tool for each in draft.candidates.values()]
+    empty = new_draft()
     try:
         earlier = {name: record for name, record in empty.earlier.items() if record}
         running = None if anchors is None else earlier

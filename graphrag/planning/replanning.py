@@ -80,8 +80,13 @@ def _replan(
     )
     step_tasks.add_steps(draft, steps, requirement, anchors)
     if with_model:
-        empty = _draft(tasks, finished, context, inputs, filters)
-        draft = model_drafts.redrafted(draft, empty, requirement, inputs, anchors)
+        draft = model_drafts.redrafted(
+            draft,
+            lambda: _draft(tasks, finished, context, inputs, filters),
+            requirement,
+            inputs,
+            anchors,
+        )
     return _result(plan, tasks, draft, requirement)
 
 

@@ -62,7 +62,9 @@ def _suggest(
     intent: str, inputs: Mapping[str, Any], filters: Filters, refused: Refused
 ) -> Suggestion:
     by_rules = drafted(intent, inputs, filters, refused)
-    draft = model_drafts.redrafted(by_rules, _empty(inputs, filters, refused), intent, inputs)
+    draft = model_drafts.redrafted(
+        by_rules, lambda: _empty(inputs, filters, refused), intent, inputs
+    )
     reasons = tuple(_with_edges_to_other_tasks(draft, reason) for reason in draft.reasons)
     chosen = {reason.tool for reason in reasons}
     if not draft.tasks:

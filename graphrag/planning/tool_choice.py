@@ -20,7 +20,7 @@ _SEARCHED_FOLLOWERS = 50
 #: The best tools of a step that are looked up in past decisions, and what a refused one loses.
 _CHECKED, _REFUSED = 3, 0.3
 #: Share of the threshold that suffices for a tool of a server that the text or the plan uses.
-_SUPPORTED = 0.5
+_SUPPORTED = 0.75
 _CLEAR_MARGIN = 0.15
 _CONFIDENT = 0.7
 

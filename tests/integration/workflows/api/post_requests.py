@@ -269,7 +269,11 @@ def _stored_workflow() -> Workflow:
 
 def _approval(world: World) -> Approval:
     action = {"name": "payments.transfer", "arguments": {"amount": 1}}
-    return ask(actor=world.user, fields={"action": action, "phase": "BEFORE_EXECUTION"})
+    asked = ask(actor=world.user, fields={"action": action, "phase": "BEFORE_EXECUTION"})
+    # Only the token that asked goes on.
+    asked.token = ApiToken.objects.filter(user=world.user).last()
+    asked.save(update_fields=["token"])
+    return asked
 
 
 def approval(world: World) -> PostRequest:

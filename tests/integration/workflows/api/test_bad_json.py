@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from reviews.models import LegalHold, RetentionPolicy
 from tests.integration.workflows.api.routes import Route, api_routes
 from workflows.approvals.services import ask
-from workflows.models import ApprovalPolicy, McpServer, WebhookEndpoint
+from workflows.models import ApiToken, ApprovalPolicy, McpServer, WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -61,9 +61,13 @@ def arguments(start, workflow, people) -> dict[str, str]:
     server = McpServer.objects.create(name="s", transport="stdio", command="true", enabled=False)
     kept = LegalHold.objects.create(execution=execution, reason="x", placed_by=people["admin"])
     fields = {"action": {"name": "pay", "arguments": {}}, "phase": "BEFORE_EXECUTION"}
+    asked = ask(actor=people["admin"], fields=fields)
+    # Only the token that asked goes on.
+    asked.token = ApiToken.objects.filter(user=people["admin"]).last()
+    asked.save(update_fields=["token"])
     return {
         "agent": "codex",
-        "approval_id": str(ask(actor=people["admin"], fields=fields).pk),
+        "approval_id": str(asked.pk),
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,
         "name": workflow.name,
