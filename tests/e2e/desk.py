@@ -7,9 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.e2e.product import Product
+from playwright.sync_api import Page
+
 from tests.e2e.test_review import Api
 
 SECONDS = 60
+
+
+def note_errors(page: Page, found: list[str]) -> None:
+    """Add the errors that no script of the page catches to `found`.
+
+    htmx rejects a request without a reason when its page is left meanwhile; that is no error.
+    """
+    page.on("pageerror", lambda e: found.append(str(e)) if str(e) != "undefined" else None)
 
 
 def echo(name: str, value: Any, phase: str = "", **review: Any) -> dict[str, Any]:

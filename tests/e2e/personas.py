@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import ConsoleMessage, Frame, Page
 
+from tests.e2e.desk import note_errors
 from tests.e2e.product import Product
 from tests.e2e.test_review import password
 
@@ -24,7 +25,7 @@ class Job:
         self.violations: list[str] = []
         page.on("framenavigated", self._note)
         page.on("console", self._listen)
-        page.on("pageerror", lambda error: self.violations.append(str(error)))
+        note_errors(page, self.violations)
         page.goto(f"{product.address}{start}")
         page.get_by_label("Name").fill(user)
         page.get_by_label("Password").fill(password(product, user))

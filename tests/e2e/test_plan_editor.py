@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.desk import until
+from tests.e2e.desk import note_errors, until
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in
 from tests.e2e.walk import EVERYTHING, MEASURE, NARROW, SIDEWAYS, WIDE
@@ -37,7 +37,7 @@ def violations(page: Page) -> list[str]:
             found.append(text)
 
     page.on("console", lambda message: note(message.text))
-    page.on("pageerror", lambda error: found.append(str(error)))
+    note_errors(page, found)
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.desk import echo, until
+from tests.e2e.desk import echo, note_errors, until
 from tests.e2e.product import Product
 from tests.e2e.test_plan_editor import fill_by_keys, tab_to
 from tests.e2e.test_review import Api, sign_in
@@ -21,7 +21,7 @@ STOPS = "#editor-simulation li"
 def violations(page: Page) -> list[str]:
     found: list[str] = []
     page.on("console", lambda m: found.append(m.text) if "Security Policy" in m.text else None)
-    page.on("pageerror", lambda error: found.append(str(error)))
+    note_errors(page, found)
     return found
 
 
