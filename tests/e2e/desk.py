@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.e2e.product import Product
 from playwright.sync_api import Page
 
+from tests.e2e.product import Product
 from tests.e2e.test_review import Api
 
 SECONDS = 60
