@@ -18,7 +18,7 @@ from graphrag.retrieval import search
 from graphrag.retrieval.search import Filters
 
 Refused = Callable[[Collection[str]], Collection[str]]
-"""Names of tools -> those of which people refused most of the latest calls."""
+"""Names of tools -> the tools of which people refused most of the latest calls."""
 
 
 def nothing_refused(tools: Collection[str]) -> Collection[str]:

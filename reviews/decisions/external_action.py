@@ -86,9 +86,9 @@ def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     question = Approval.objects.filter(execution=hold.execution_id, is_question=True).first()
     if question is not None and question.url:
         return (
-            _("The server is told that you open the address."),
+            _("The server learns that you open the address."),
             change,
-            _("The server is told that you do not open the address."),
+            _("The server learns that you do not open the address."),
         )
     if question is not None:
         return (

@@ -1,6 +1,6 @@
 """Nested fields of the arguments whose schema describes an object or a list.
 
-The names of the controls are those of every form of a JSON Schema, with the key of the argument
+The controls are named as in every form of a JSON Schema, with the key of the argument
 before the JSON pointer: `v:t1.a0/items/0/name`.  `t1.a0.was` is the JSON that the page showed, on
 which the posted fields are applied.
 """

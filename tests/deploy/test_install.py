@@ -1,6 +1,6 @@
 """The steps of the image in a clean folder: packages, product, static files.
 
-The extra `otel` stands for those of the image, which take minutes: HOLDPOINT_TEST_LONG=1 installs
+The extra `otel` stands for the extras of the image, which take minutes: HOLDPOINT_TEST_LONG=1 installs
 them all.
 """
 

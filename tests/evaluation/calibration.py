@@ -1,6 +1,6 @@
 """`python -m tests.evaluation.calibration`: fit and print the weights of the planner.
 
-The weights of tool choice are those of a conditional logit: the probability of a tool among the
+The weights of tool choice belong to a conditional logit: the probability of a tool among the
 candidates of a step. Those of the stated probabilities are logistic regressions (Platt scaling).
 Both are fitted on the half of the servers that is fitted, with a ridge towards a prior: the present
 weights of tool choice, and the base rate.

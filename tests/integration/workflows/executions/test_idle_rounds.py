@@ -35,7 +35,7 @@ class Recorded(threading.Event):
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
-    """Count the statements of a call, those of the journal included."""
+    """Count the statements of a call, including the statements of the journal."""
 
     def count(call: Callable[[], Any]) -> int:
         journal = list[str]()

@@ -240,7 +240,7 @@ def test_people_open_an_address_of_the_server(
     deciding.join()
     assert answer == {"action": action}
     assert 'href="https://example.com/sign-in?to=asks"' in pages[0]
-    assert "The server is told that you open the address." in pages[0]
+    assert "The server learns that you open the address." in pages[0]
     assert (Approval.objects.get().risk, HumanReviewRecord.objects.count()) == ("high", 1)
 
 
