@@ -1,7 +1,7 @@
 """The steps of the image in a clean folder: packages, product, static files.
 
-The extra `otel` stands for the extras of the image, which take minutes: HOLDPOINT_TEST_LONG=1 installs
-them all.
+The extra `otel` stands for the extras of the image, which take minutes: HOLDPOINT_TEST_LONG=1
+installs them all.
 """
 
 from __future__ import annotations
