@@ -2,8 +2,8 @@
 
 The confidence estimates how often the tool runs next, given the last tool and the one before it. It
 interpolates two relative frequencies, as Kneser and Ney do for words: every count is reduced by a
-discount, and the share that this frees is divided as after the last tool alone. Where the tool
-before the last one tells nothing, the result is weighed with the share after the last tool alone:
+discount, and the freed share is divided by the frequencies after the last tool. Where the tool
+before the last one tells nothing, the result is weighed with the share after the last tool:
 the weight is the one under which the learned counts are most probable, each predicted from the
 others (deleted interpolation, Jelinek and Mercer 1980).
 ``tests/evaluation/learning.py`` compares stated with observed shares.

@@ -151,6 +151,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Check that the user may open this socket; raises Refusal."""
         raise Refusal(NOT_FOUND)
 
+    def asked_number(self, name: str) -> int:
+        """Return a number of the query string; 0 if it is missing or no natural number."""
+        sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
+        return parse_natural_number(sent.get(name, ["0"])[-1]) or 0
+
     async def advance(self, *, backstop: bool) -> None:
         """Send new events; `backstop`: it is time to poll.  Raises Refusal."""
 
@@ -301,8 +306,7 @@ class ExecutionConsumer(LiveConsumer):
         if self.execution_id > _MAX_BIGINT:
             raise Refusal(NOT_FOUND)
         self.group = execution_group(self.execution_id)
-        sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
-        self.seq = parse_natural_number(sent.get("after", ["0"])[-1]) or 0
+        self.seq = self.asked_number("after")
         self._replay_after: int | None = None
         self._starts = StartedTasks()
         await self._read(1)
@@ -358,8 +362,7 @@ class ReviewQueueConsumer(LiveConsumer):
         self._changes: deque[ExecutionChanged] = deque(maxlen=self.MAX_WAITING + 1)
         #: First and last seq that the client knows of each execution, without a gap between them.
         self._seen: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
-        age = min(parse_natural_number(sent.get("age", ["0"])[-1]) or 0, self.MAX_AGE_MS)
+        age = min(self.asked_number("age"), self.MAX_AGE_MS)
         self._catches_up = age > 0
         now = await read(queries.database_time)
         self._opened = self._since = now - timedelta(milliseconds=age)
