@@ -53,7 +53,37 @@ def page(context: BrowserContext) -> Page:
 
 
 @pytest.fixture(scope="session")
-def product() -> Iterator[Product]:
+def instance() -> Iterator[Product]:
     """One instance for all tests of this process, with its demo users and workflows."""
     with running_product() as instance:
         yield instance
+
+
+#: The queue shows the oldest reviews first and 50 on a page, so what other files left open would
+#: push the reviews of later tests onto its second page.
+NEWEST = """
+from workflows.models import Execution
+print(Execution.objects.order_by("-pk").values_list("pk", flat=True).first() or 0)
+"""
+ABORT = """
+from contextlib import suppress
+from workflows.engine.commands import Abort
+from workflows.engine.decide import Refused
+from workflows.engine.status import ExecutionStatus
+from workflows.executions.services import submit_command
+from workflows.models import Execution
+paused = Execution.objects.filter(status=ExecutionStatus.PAUSED_FOR_REVIEW, pk__gt={newest})
+for pk in paused.values_list("pk", flat=True):
+    with suppress(Refused):
+        submit_command(
+            execution_id=pk, command=Abort(reason="its tests ended"), actor="admin", source="cli"
+        )
+"""
+
+
+@pytest.fixture(scope="module")
+def product(instance: Product) -> Iterator[Product]:
+    """The shared instance. The runs that a file leaves paused are aborted at its end."""
+    newest = instance.command("shell", "-v", "0", "-c", NEWEST)
+    yield instance
+    instance.command("shell", "-v", "0", "-c", ABORT.format(newest=int(newest)))
