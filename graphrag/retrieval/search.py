@@ -31,7 +31,7 @@ from graphrag.retrieval.idf import Idf, Term
 logger = logging.getLogger(__name__)
 
 MAX_QUERY = 2_000
-_EF_SEARCH = 160
+_EF_SEARCH = 300
 _CANDIDATE_POOL = 500
 # BM25. A word of the name, the first sentence, the rest of the description, the arguments.
 _FIELD_WEIGHTS = {"A": 3.0, "B": 1.0, "C": 0.5, "D": 0.3}
