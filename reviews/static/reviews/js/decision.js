@@ -15,6 +15,7 @@ const PRESENCE_MS = 1000;
 const GUARD_MS = 700;
 let current = null;
 let timer = null;
+let presenceTimer = null;
 
 const article = () => document.getElementById("decision");
 
@@ -22,6 +23,7 @@ const article = () => document.getElementById("decision");
 function adopt() {
   const here = article();
   if (!here || current?.article === here) return;
+  clearTimeout(presenceTimer); // the viewers of the review before
   const element = here.querySelector("[data-decision-form]");
   const form = element ? new DecisionForm(element, here.dataset.hold) : null;
   current = { article: here, form };
@@ -71,10 +73,13 @@ function afterSwap(event) {
 
 // --- updates --------------------------------------------------------------------------------------
 
+/** Whether a decision is being sent: its answer shows what it changed. */
+const isDeciding = (here) => here.querySelector("[data-decision-form].htmx-request") !== null;
+
 /** Fetch the decision's state; update the version silently while the payload is the same. */
 async function refresh() {
   const here = article();
-  if (!here?.dataset.statusUrl) return;
+  if (!here?.dataset.statusUrl || isDeciding(here)) return;
   const response = await send(here.dataset.statusUrl);
   if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -158,13 +163,18 @@ function onNews(event) {
     document.body.dispatchEvent(new CustomEvent("holdpoint:extended"));
   }
   const { holdId, seq, type } = event.detail ?? {};
-  // The answer to a decision that is being sent shows what it changed.
-  if (article().querySelector("[data-decision-form].htmx-request")) return;
+  if (isDeciding(article())) return;
   // The page already shows this version, or the news is about another review of the run.
   if (seq <= Number(current?.form?.form.elements.version.value)) return;
-  if (type === "review_presence" && holdId !== article().dataset.hold) return;
-  clearTimeout(timer);
-  timer = setTimeout(() => refresh().catch(() => {}), type === "review_presence" ? PRESENCE_MS : SETTLE_MS);
+  const look = () => refresh().catch(() => {});
+  if (type === "review_presence") {
+    if (holdId !== article().dataset.hold) return;
+    clearTimeout(presenceTimer);
+    presenceTimer = setTimeout(look, PRESENCE_MS);
+  } else {
+    clearTimeout(timer);
+    timer = setTimeout(look, SETTLE_MS);
+  }
 }
 
 // --- keys -----------------------------------------------------------------------------------------
