@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import time
+from tempfile import TemporaryFile
+from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -24,65 +26,43 @@ def prepare(plan: Plan, console: Console) -> str:
         owner |= {"DATABASE_URL": plan.owner_url}
         owner.pop("DATABASE_URL_FILE", None)
     console.say("migrating the database")
-    run([*MANAGE, "migrate", "--noinput"], owner, console)
+    # The next commands check the settings; checks of URLs and of the admin would load every page.
+    run([*MANAGE, "migrate", "--noinput", "--skip-checks"], owner, console)
     if plan.owner_url:
         grants = owner | {"HOLDPOINT_APP_DATABASE_URL": plan.env["DATABASE_URL"]}
         run([sys.executable, "-m", "config.database.roles"], grants, console)
     if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
         run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner, console)
     console.say("setting up users, groups and demo workflows")
-    logins = _set_up(plan, console)
-    _embed(plan, console)
-    return logins
+    with TemporaryFile("w+") as logins:
+        run([*MANAGE, "setup_demo", "--logins"], plan.env_for("worker"), console, logins)
+        logins.seek(0)
+        return logins.read()
 
 
-def _embed(plan: Plan, console: Console) -> None:
-    """Give every tool a vector of the embedder in force, which may have changed; optional."""
-    try:
-        run([*MANAGE, "reembed"], plan.env_for("worker"), console)
-    except StartRefused as error:
-        console.say(f"tools are found by their words only: {error}")
+def run(
+    command: list[str], env: dict[str, str], console: Console, answer: IO[str] | None = None
+) -> None:
+    """Run one step and copy its output to the console; with `answer`, stdout is written there.
 
-
-def run(command: list[str], env: dict[str, str], console: Console) -> None:
-    """Run one step and copy its output to the console; raises `StartRefused` if it fails."""
+    Raises `StartRefused` if it fails.
+    """
     with subprocess.Popen(
         command,
         cwd=BASE_DIR,
         env=env,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=answer or subprocess.PIPE,
+        stderr=subprocess.PIPE if answer else subprocess.STDOUT,
         text=True,
         errors="replace",
     ) as process:
-        for line in process.stdout or []:
+        for line in process.stderr or process.stdout or []:
             console.line("setup", line.rstrip())
-    _refuse(command, process.returncode)
-
-
-def _set_up(plan: Plan, console: Console) -> str:
-    """Run `setup_demo`: stderr goes to the console, stdout has the logins."""
-    command = [*MANAGE, "setup_demo", "--logins"]
-    result = subprocess.run(
-        command,
-        cwd=BASE_DIR,
-        env=plan.env_for("worker"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    for line in result.stderr.splitlines():
-        console.line("setup", line)
-    _refuse(command, result.returncode)
-    return result.stdout
-
-
-def _refuse(command: list[str], code: int) -> None:
-    if code != 0:
-        raise StartRefused(f"`{' '.join(command[1:])}` failed with {code}; see above.")
+    if process.returncode != 0:
+        raise StartRefused(
+            f"`{' '.join(command[1:])}` failed with {process.returncode}; see above."
+        )
 
 
 def answers(address: str) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workflows.demo.people import DEMO_USERS, demo_passwords, ensure_roles, ensure_users
 from workflows.demo.repository import NoRepository
@@ -18,6 +19,7 @@ from workflows.tools.catalogue_sync import sync_all
 
 class Command(BaseCommand):
     help = "Creates roles, tools and the demo. Running it again changes nothing."
+    requires_system_checks = ("holdpoint",)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--logins", action="store_true", help="then print the demo logins")
@@ -33,10 +35,18 @@ class Command(BaseCommand):
         for result in sync_all():
             if result.error:
                 self.stderr.write(f"tool server {result.server}: {result.error}")
+        self._embed()
         if demo and not Execution.objects.exists():
             self._start_first_runs()
         if options["logins"]:
             self._show(demo=demo)
+
+    def _embed(self) -> None:
+        """Give every tool a vector of the embedder in force, which may have changed; optional."""
+        try:
+            call_command("reembed", stdout=self.stderr)
+        except CommandError as error:
+            self.stderr.write(f"tools are found by their words only: {error}")
 
     def _start_first_runs(self) -> None:
         """Start example runs for the first visit."""
