@@ -3,12 +3,16 @@
 A call is a published dataset of the scheduler, so that its result is kept until it is read although
 no client is connected.  The name of the dataset, which is also the key of Dask's task, is the
 handle.  Each method opens a connection of its own: calls last minutes, and nothing is kept.
+
+What a call prints is a variable of Dask with the same name, which has the latest value only and is
+deleted with the call.  The scheduler would keep the events of a topic for each call for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from django.utils.crypto import salted_hmac
@@ -18,7 +22,8 @@ from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.ports import Failure, Success
 from workflows.engine.reasons import Reason
 
-from . import remote_process
+from . import dask_process
+from .output import Output
 from .port import RunnerUnavailable
 
 if TYPE_CHECKING:
@@ -40,10 +45,14 @@ class DaskRunner:
         self._prefix = f"holdpoint-{namespace}:"
 
     def submit(self, key: str, request: str) -> str:
+        from distributed import Variable
+
         handle = self._prefix + key
         with self._client() as client:
             if handle not in client.list_datasets():
-                future = client.submit(remote_process.run, request, key=handle, retries=0)
+                # Who reads a variable that nobody has set waits for it.
+                Variable(handle, client=client).set(Output().as_json())
+                future = client.submit(dask_process.call, request, handle, key=handle, retries=0)
                 # Another worker with the same attempt may have published it meanwhile.
                 with suppress(KeyError):
                     client.publish_dataset(future, name=handle)
@@ -53,11 +62,15 @@ class DaskRunner:
         with self._client() as client:
             futures = _futures(client, handles)
             found = {
-                handle: outcome
+                handle: replace(outcome, logs=_printed(client, handle).logs)
                 for handle, future in futures.items()
                 if (outcome := _outcome(future)) is not None
             }
         return {**{handle: _lost() for handle in handles if handle not in futures}, **found}
+
+    def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
+        with self._client() as client:
+            return {handle: _printed(client, handle) for handle in handles}
 
     def states(self) -> Mapping[str, bool]:
         with self._client() as client:
@@ -66,12 +79,15 @@ class DaskRunner:
             return {handle: future.done() for handle, future in futures.items()}
 
     def cancel(self, handles: Collection[str]) -> None:
+        from distributed import Variable
+
         with self._client() as client:
             futures = _futures(client, handles, settle=False)
             # Without force, Dask goes on for the published dataset.
             client.cancel(list(futures.values()), force=True)
             for handle in futures:
                 client.unpublish_dataset(handle)
+                Variable(handle, client=client).delete()
 
     def key_of(self, handle: str) -> str:
         return handle.removeprefix(self._prefix)
@@ -123,6 +139,15 @@ def _futures(
         with client.as_current(), suppress(TimeoutError):
             wait(list(futures.values()), timeout=_SETTLE)
     return futures
+
+
+def _printed(client: Client, handle: str) -> Output:
+    """Return what a call has printed; nothing for one whose variable is gone."""
+    from distributed import Variable
+
+    with suppress(TimeoutError):
+        return Output.of_json(Variable(handle, client=client).get(timeout=_SETTLE))
+    return Output()
 
 
 def _outcome(future: Future[Any]) -> Success | Failure | None:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from workflows.engine.ports import Failure, Success
 
+from .output import Output
+
 
 class RunnerUnavailable(Exception):
     """The runner cannot be reached now; its calls may still run."""
@@ -22,7 +24,13 @@ class RemoteRunner(Protocol):
         """Submit a call and return its handle; a second call with the same key does nothing."""
 
     def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
-        """Return the results of the calls that have ended; an unknown call has failed."""
+        """Return the results of the calls that have ended, each with the lines that it printed.
+
+        An unknown call has failed.
+        """
+
+    def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
+        """Return what these calls have printed so far; one that has printed nothing may miss."""
 
     def states(self) -> Mapping[str, bool]:
         """Return the handles of all calls of this installation, and whether each has ended."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from workflows import conf
 from workflows.engine.dag import Runner, ToolTask
@@ -16,6 +17,7 @@ from workflows.engine.reasons import Reason
 from workflows.engine.state import RemoteCall
 from workflows.tools import registry
 
+from . import live_output
 from .dask_runner import DaskRunner
 from .port import RemoteRunner, RunnerUnavailable
 
@@ -94,4 +96,13 @@ def results(calls: Sequence[RemoteCall]) -> dict[str, Success | Failure]:
             found.update(runners[name].look(handles))
         except RunnerUnavailable as error:
             logger.warning("cannot read results of the runner %s: %s", name, error)
-    return found
+    return _with_logs(found)
+
+
+def _with_logs(found: Mapping[str, Success | Failure]) -> dict[str, Success | Failure]:
+    """Add the lines that were read while a call ran, where the cluster has none any more."""
+    stored = live_output.read([handle for handle, outcome in found.items() if not outcome.logs])
+    return {
+        handle: replace(outcome, logs=stored[handle].logs) if handle in stored else outcome
+        for handle, outcome in found.items()
+    }
