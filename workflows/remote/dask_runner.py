@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from django.utils.crypto import salted_hmac
 
 from workflows import conf
-from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.ports import Failure, Success
-from workflows.engine.reasons import Reason
 
 from . import dask_process
 from .output import Output
 from .port import RunnerUnavailable
+from .results import lost, result_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -66,7 +65,7 @@ class DaskRunner:
                 for handle, future in futures.items()
                 if (outcome := _outcome(future)) is not None
             }
-        return {**{handle: _lost() for handle in handles if handle not in futures}, **found}
+        return {**{handle: lost("dask") for handle in handles if handle not in futures}, **found}
 
     def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
         with self._client() as client:
@@ -153,32 +152,8 @@ def _printed(client: Client, handle: str) -> Output:
 def _outcome(future: Future[Any]) -> Success | Failure | None:
     """Return the result of a call that has ended, else None."""
     if future.status == "finished":
-        return _result(future.result(timeout=_TIMEOUT))
+        return result_of(future.result(timeout=_TIMEOUT))
     if future.status == "error":
         error = future.exception(timeout=_TIMEOUT)
         return Failure(f"{type(error).__name__}: {error}"[:2000], retryable=True)
-    return _lost() if future.done() else None
-
-
-def _lost() -> Failure:
-    reason = Reason("remote_call_lost", {"runner": "dask"})
-    return Failure(reason.text, retryable=True, reason=reason)
-
-
-def _result(text: object) -> Success | Failure:
-    """Return the result in the JSON of `remote_process.run`, which is not trusted."""
-    try:
-        value = parse(text if isinstance(text, str) else "")
-    except BoundedJSONError as error:
-        return _refused(str(error))
-    match value:
-        case {"output": output}:
-            return Success(output, 0)
-        case {"error": str(message), "retryable": bool(retryable)}:
-            return Failure(message, retryable=retryable)
-    return _refused("it is no result of a call")
-
-
-def _refused(error: str) -> Failure:
-    reason = Reason("remote_result_refused", {"error": error})
-    return Failure(reason.text, reason=reason)
+    return lost("dask") if future.done() else None

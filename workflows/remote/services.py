@@ -19,14 +19,20 @@ from workflows.tools import registry
 
 from . import live_output
 from .dask_runner import DaskRunner
-from .port import RemoteRunner, RunnerUnavailable
+from .kubernetes_runner import KubernetesRunner
+from .port import RemoteRunner, RunnerRefused, RunnerUnavailable
 
 logger = logging.getLogger(__name__)
 
 
 def configured_runners() -> dict[str, RemoteRunner]:
     """Return the runners of this installation by name."""
-    return {"dask": DaskRunner(conf.dask_scheduler())} if conf.dask_scheduler() else {}
+    found: dict[str, RemoteRunner] = {}
+    if conf.dask_scheduler():
+        found["dask"] = DaskRunner(conf.dask_scheduler())
+    if conf.kubernetes()["image"]:
+        found["kubernetes"] = KubernetesRunner()
+    return found
 
 
 def runner_of(task: ToolTask) -> Runner | None:
@@ -76,6 +82,9 @@ def submit(call: TaskCall, permissions: PermissionSet, seconds: float) -> Submit
     except RunnerUnavailable as error:
         params = {"runner": task.runner, "error": str(error)}
         raise TaskFailed(Reason("runner_unavailable", params)) from error
+    except RunnerRefused as error:
+        params = {"runner": task.runner, "error": str(error)}
+        raise TaskFailed(Reason("runner_refused", params), retryable=False) from error
     return Submitted(task.runner, handle, seconds)
 
 
