@@ -64,6 +64,7 @@ from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.executions.selectors import (
     TaskView,
     events_of,
+    live_version,
     open_holds,
     refusal,
     revision_of,
@@ -288,6 +289,7 @@ def run_context(
         "legal_holds": legal_holds_of(execution),
         "ahead": ahead,
         "picture": _picture(execution, tasks, ahead, window, query),
+        "live_version": live_version(tasks),
         "drawn": _drawn(layers, window, query),
         "listed": _listed(tasks, window, query),
         "tasks": tuple(
@@ -480,6 +482,8 @@ def _task(
         "since": since,
         "time_text": _took(task),
         "remote": task.remote,
+        "progress": None if task.progress is None else round(100 * task.progress),
+        "remote_logs": mask_secrets(task.logs) if task.remote is not None else "",
     }
 
 
@@ -497,6 +501,9 @@ def _data(
         "attempts": tuple(_attempts(task)),
         **creation_offer(task, execution, may_create=may_create),
     }
+    if task.remote is not None:
+        # The lines of a task that runs are shown beside it.
+        found["logs"] = ""
     for side in SIDES:
         view = views[task.id, side]
         there = side == "inputs" or task.status == "SUCCEEDED"

@@ -61,6 +61,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
 from workflows.executions.access import may_operate, may_start, with_erased
+from workflows.executions.selectors import live_version, tasks_of
 from workflows.executions.services import (
     fork_execution,
     restart_speculation,
@@ -112,6 +113,8 @@ def run(request: HttpRequest, execution_id: int) -> HttpResponse:
     except Http404:
         return _erased_run(request, execution_id)
     query = RunQuery.of(request.GET)
+    if is_htmx(request) and query.part == "output":
+        return _output_news(request, execution)
     if is_htmx(request) and query.part:
         return run_part(request, execution, query)
     context: dict[str, Any] = {"run": run_context(current_user(request), execution, query=query)}
@@ -120,6 +123,15 @@ def run(request: HttpRequest, execution_id: int) -> HttpResponse:
         context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
         return fragment(request, "reviews/runs/_news.html", context)
     return page(request, "reviews/runs/run.html", context, section="runs")
+
+
+def _output_news(request: HttpRequest, execution: Execution) -> HttpResponse:
+    """Let the page refresh itself if a remote task has printed more than the page shows."""
+    latest = live_version(tasks_of(execution, data=False))
+    response = HttpResponse(status=HTTPStatus.NO_CONTENT, headers={"Cache-Control": "no-store"})
+    if latest != request.GET.get("seen", ""):
+        response["HX-Trigger"] = "holdpoint:refresh"
+    return response
 
 
 def run_part(request: HttpRequest, execution: Execution, query: RunQuery) -> HttpResponse:

@@ -39,7 +39,8 @@ class RunQuery:
     """What the address of a run's page asks for; "" and 0 for what it leaves open.
 
     `open` are the tasks that are open in the browser.  With `part`, "task" or "event", only the
-    data of `task`, or of the event `since`, is wanted.
+    data of `task`, or of the event `since`, is wanted; with "output", whether remote tasks have
+    printed something new.
     """
 
     task: str = ""

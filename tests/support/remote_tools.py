@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,21 @@ def waits(path: str, ctx: ToolContext) -> str:
         time.sleep(0.02)
     note(ctx, "end")
     return "done"
+
+
+@tool(server="remotekit", permission_set="readonly", remote=True)
+async def talks(path: str, ctx: ToolContext) -> str:
+    """Print, log and report progress, and work until a file exists."""
+    sys.stdout.write("\x1b[31mred\x1b[0m \x00alert\n10 %\r50 %\r")
+    sys.stdout.write("90 %\n")
+    logging.getLogger("kit").warning("disk is %s", "full")
+    ctx.report_progress(0.5)
+    note(ctx, "begin")
+    until = time.monotonic() + 60
+    while not Path(path).exists() and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    sys.stderr.write("the end\n")
+    raise TaskFailed("no more", retryable=False)
 
 
 @tool(server="remotekit", permission_set="readonly", remote=True)

@@ -21,7 +21,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.idempotency import StoredResponse, json_text
-from workflows.executions.selectors import decisions_of, holds_of, tasks_of
+from workflows.executions.selectors import decisions_of, holds_of, runs_remotely, tasks_of
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 
@@ -245,7 +245,9 @@ class ExecutionView(APIView):
             return _reveal_response(request, execution)
         etag = execution_etag(execution.version)
         not_modified = not_modified_response(request, etag)
-        return not_modified or Response(body_of(execution), headers={"ETag": etag})
+        if not_modified is not None and not runs_remotely(execution):
+            return not_modified
+        return Response(body_of(execution), headers={"ETag": etag})
 
 
 class CheckpointsView(ListAPIView[Checkpoint]):

@@ -164,7 +164,9 @@ class TaskSerializer(PlainSerializer):
 
     `output` is the value that later tasks read: a reviewer's edit if there is one; null if a
     reviewer rejected the task (`is_rejected`) or requested changes. `original_output` is the output
-    of the task itself. `attempts` is the number of recorded attempts.
+    of the task itself. `attempts` is the number of recorded attempts. `logs` are the last lines
+    that code or a remote task has printed; `progress` is the share of the work that a remote task
+    that runs has reported, from 0 to 1.
     """
 
     id = serializers.CharField()
@@ -184,6 +186,7 @@ class TaskSerializer(PlainSerializer):
     is_rejected = serializers.BooleanField()
     error = serializers.CharField(allow_blank=True)
     logs = serializers.CharField(allow_blank=True)
+    progress = serializers.FloatField(allow_null=True)
     duration_ms = serializers.FloatField()
     attempts = serializers.SerializerMethodField()
     tries = TrySerializer(many=True, source="attempts")

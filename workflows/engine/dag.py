@@ -72,7 +72,7 @@ class _Task(_Frozen, ABC):
 
 
 #: The remote runners.
-Runner = Literal["dask"]
+Runner = Literal["dask", "kubernetes"]
 
 
 class ToolTask(_Task):

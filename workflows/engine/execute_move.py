@@ -229,17 +229,18 @@ def collect_remote(run: Run, ports: Ports) -> None:
         return
     outcomes = ports.remote_results(list(waiting.values()))
     for name, remote in waiting.items():
-        outcome = outcomes.get(remote.handle) or _timed_out(remote, run.now())
+        outcome = outcomes.get(remote.handle) or _timed_out(remote, run.now(), ports)
         if outcome is not None:
             duration = max(0.0, run.now() - remote.since) * 1000
             run.record(_remote_event(run, name, replace(outcome, duration_ms=duration)))
 
 
-def _timed_out(remote: RemoteCall, now: float) -> Failure | None:
+def _timed_out(remote: RemoteCall, now: float, ports: Ports) -> Failure | None:
     if now < remote.until:
         return None
     reason = Reason("task_timed_out", {"seconds": f"{remote.until - remote.since:g}"})
-    return Failure(reason.text, retryable=True, reason=reason)
+    logs = ports.remote_logs(remote.handle)
+    return Failure(reason.text, retryable=True, logs=logs, reason=reason)
 
 
 def _remote_event(run: Run, task_id: str, outcome: Success | Failure) -> ev.Event:
@@ -247,7 +248,9 @@ def _remote_event(run: Run, task_id: str, outcome: Success | Failure) -> ev.Even
         call = call_for(run, task_id)
     except TaskFailed as failure:
         # The context has changed so that a reference of the task cannot be resolved any more.
-        failed = Failure(failure.message, outcome.duration_ms, reason=failure.reason)
+        failed = Failure(
+            failure.message, outcome.duration_ms, logs=outcome.logs, reason=failure.reason
+        )
         return _failed(run, task_id, failed, call=None)
     return _result_event(run, TaskResult(call, outcome))
 

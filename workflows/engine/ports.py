@@ -402,6 +402,11 @@ def no_remote_results(calls: Sequence[RemoteCall]) -> Mapping[str, Success | Fai
     return {}
 
 
+def no_remote_logs(handle: str) -> str:
+    """Return no lines: the default of ports without remote runners."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The services that a step uses."""
@@ -420,5 +425,7 @@ class Ports:
     remote_results: Callable[[Sequence[RemoteCall]], Mapping[str, Success | Failure]] = (
         no_remote_results
     )
+    #: Returns what a remote task has printed so far, by its handle.
+    remote_logs: Callable[[str], str] = no_remote_logs
     #: Called after the lease is released; must not raise or block.
     at_rest: Callable[[Run], None] = do_nothing_at_rest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from django.db.models import (
@@ -32,6 +33,7 @@ from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.journal.lineage import ancestors_of
 from workflows.journal.writer import load_revision
 from workflows.models import Execution, ExecutionEvent, Hold, Speculation, TaskAttempt
+from workflows.remote import live_output
 from workflows.speculation import store as speculation_store
 from workflows.speculation.policy import Stopped
 
@@ -69,8 +71,9 @@ class TaskView:
     held: str = ""
     attempts: tuple[TaskAttempt, ...] = field(default=())
     is_rejected: bool = False
-    # The call of a remote runner that runs the task.
+    # The call of a remote runner that runs the task, and the share of the work that it has done.
     remote: RemoteCall | None = None
+    progress: float | None = None
 
 
 def revision_of(execution: Execution) -> Revision:
@@ -112,7 +115,7 @@ def tasks_of(
 
     `layer` and `names` limit them to a layer and to these ids; the cost of one layer does not
     depend on the length of the execution.  Without `data` the views have states and times, but no
-    inputs, outputs, errors, logs and attempts.
+    inputs, outputs, errors, attempts, and logs of tasks that have ended.
     """
     revision = revision_of(execution)
     layers = range(len(revision.layers)) if layer is None else (layer,)
@@ -128,7 +131,7 @@ def tasks_of(
         attempts.setdefault(row.task_id, []).append(row)
     holds = Hold.objects.filter(execution=execution, status=Hold.Status.OPEN)
     held = dict(holds.exclude(task_id="").values_list("task_id", "id"))
-    return [
+    views = [
         _view(
             execution, revision, number, name, attempts.get(name, ()), held.get(name, ""), data=data
         )
@@ -136,6 +139,26 @@ def tasks_of(
         for name in revision.layers[number]
         if names is None or name in names
     ]
+    return _with_live_output(views)
+
+
+def _with_live_output(views: list[TaskView]) -> list[TaskView]:
+    """Add what remote tasks that run have printed."""
+    outputs = live_output.read([view.remote.handle for view in views if view.remote is not None])
+    if not outputs:
+        return views
+    return [
+        replace(view, logs=output.logs, progress=output.progress)
+        if view.remote is not None and (output := outputs.get(view.remote.handle)) is not None
+        else view
+        for view in views
+    ]
+
+
+def live_version(views: Iterable[TaskView]) -> str:
+    """Return a digest of what the remote tasks that run have printed; "" if none runs."""
+    texts = [f"{view.remote.handle} {view.progress} {view.logs}" for view in views if view.remote]
+    return sha256("\0".join(texts).encode()).hexdigest()[:16] if texts else ""
 
 
 def _view(
@@ -191,6 +214,11 @@ def _with_data(view: TaskView, tries: tuple[TaskAttempt, ...]) -> TaskView:
         error_params=last.error_params,
         logs=last.logs,
     )
+
+
+def runs_remotely(execution: Execution) -> bool:
+    """Whether a remote task runs, whose output changes without a step of the execution."""
+    return any(task.get("remote") for task in execution.state.get("tasks", {}).values())
 
 
 def _remote_call(execution: Execution, name: str) -> RemoteCall | None:

@@ -37,6 +37,7 @@ from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, 
 from workflows.permissions import capabilities
 from workflows.planning.catalogue_validation import checked_task
 from workflows.planning.planner import CataloguePlanner, tool_schemas, with_required_reviews
+from workflows.remote.live_output import logs_of as remote_logs
 from workflows.remote.services import results as remote_results
 from workflows.review_rules import active_rules
 from workflows.speculation import store as speculation_store
@@ -89,6 +90,7 @@ def ports() -> Ports:
         capability_code=capabilities.capability_code,
         with_required_reviews=with_required_reviews,
         remote_results=remote_results,
+        remote_logs=remote_logs,
         at_rest=request_speculation,
     )
 

@@ -3,23 +3,27 @@
 A call is a published dataset of the scheduler, so that its result is kept until it is read although
 no client is connected.  The name of the dataset, which is also the key of Dask's task, is the
 handle.  Each method opens a connection of its own: calls last minutes, and nothing is kept.
+
+What a call prints is a variable of Dask with the same name, which has the latest value only and is
+deleted with the call.  The scheduler would keep the events of a topic for each call for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from django.utils.crypto import salted_hmac
 
 from workflows import conf
-from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.ports import Failure, Success
-from workflows.engine.reasons import Reason
 
-from . import remote_process
+from . import dask_process
+from .output import Output
 from .port import RunnerUnavailable
+from .results import lost, result_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -40,10 +44,14 @@ class DaskRunner:
         self._prefix = f"holdpoint-{namespace}:"
 
     def submit(self, key: str, request: str) -> str:
+        from distributed import Variable
+
         handle = self._prefix + key
         with self._client() as client:
             if handle not in client.list_datasets():
-                future = client.submit(remote_process.run, request, key=handle, retries=0)
+                # Who reads a variable that nobody has set waits for it.
+                Variable(handle, client=client).set(Output().as_json())
+                future = client.submit(dask_process.call, request, handle, key=handle, retries=0)
                 # Another worker with the same attempt may have published it meanwhile.
                 with suppress(KeyError):
                     client.publish_dataset(future, name=handle)
@@ -53,11 +61,15 @@ class DaskRunner:
         with self._client() as client:
             futures = _futures(client, handles)
             found = {
-                handle: outcome
+                handle: replace(outcome, logs=_printed(client, handle).logs)
                 for handle, future in futures.items()
                 if (outcome := _outcome(future)) is not None
             }
-        return {**{handle: _lost() for handle in handles if handle not in futures}, **found}
+        return {**{handle: lost("dask") for handle in handles if handle not in futures}, **found}
+
+    def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
+        with self._client() as client:
+            return {handle: _printed(client, handle) for handle in handles}
 
     def states(self) -> Mapping[str, bool]:
         with self._client() as client:
@@ -66,12 +78,15 @@ class DaskRunner:
             return {handle: future.done() for handle, future in futures.items()}
 
     def cancel(self, handles: Collection[str]) -> None:
+        from distributed import Variable
+
         with self._client() as client:
             futures = _futures(client, handles, settle=False)
             # Without force, Dask goes on for the published dataset.
             client.cancel(list(futures.values()), force=True)
             for handle in futures:
                 client.unpublish_dataset(handle)
+                Variable(handle, client=client).delete()
 
     def key_of(self, handle: str) -> str:
         return handle.removeprefix(self._prefix)
@@ -125,35 +140,20 @@ def _futures(
     return futures
 
 
+def _printed(client: Client, handle: str) -> Output:
+    """Return what a call has printed; nothing for one whose variable is gone."""
+    from distributed import Variable
+
+    with suppress(TimeoutError):
+        return Output.of_json(Variable(handle, client=client).get(timeout=_SETTLE))
+    return Output()
+
+
 def _outcome(future: Future[Any]) -> Success | Failure | None:
     """Return the result of a call that has ended, else None."""
     if future.status == "finished":
-        return _result(future.result(timeout=_TIMEOUT))
+        return result_of(future.result(timeout=_TIMEOUT))
     if future.status == "error":
         error = future.exception(timeout=_TIMEOUT)
         return Failure(f"{type(error).__name__}: {error}"[:2000], retryable=True)
-    return _lost() if future.done() else None
-
-
-def _lost() -> Failure:
-    reason = Reason("remote_call_lost", {"runner": "dask"})
-    return Failure(reason.text, retryable=True, reason=reason)
-
-
-def _result(text: object) -> Success | Failure:
-    """Return the result in the JSON of `remote_process.run`, which is not trusted."""
-    try:
-        value = parse(text if isinstance(text, str) else "")
-    except BoundedJSONError as error:
-        return _refused(str(error))
-    match value:
-        case {"output": output}:
-            return Success(output, 0)
-        case {"error": str(message), "retryable": bool(retryable)}:
-            return Failure(message, retryable=retryable)
-    return _refused("it is no result of a call")
-
-
-def _refused(error: str) -> Failure:
-    reason = Reason("remote_result_refused", {"error": error})
-    return Failure(reason.text, reason=reason)
+    return lost("dask") if future.done() else None

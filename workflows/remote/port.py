@@ -7,9 +7,15 @@ from typing import Protocol
 
 from workflows.engine.ports import Failure, Success
 
+from .output import Output
+
 
 class RunnerUnavailable(Exception):
     """The runner cannot be reached now; its calls may still run."""
+
+
+class RunnerRefused(Exception):
+    """The runner refuses this call, and would refuse it again."""
 
 
 class RemoteRunner(Protocol):
@@ -19,16 +25,25 @@ class RemoteRunner(Protocol):
     """
 
     def submit(self, key: str, request: str) -> str:
-        """Submit a call and return its handle; a second call with the same key does nothing."""
+        """Submit a call and return its handle; a second call with the same key does nothing.
+
+        Raises RunnerRefused too.
+        """
 
     def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
-        """Return the results of the calls that have ended; an unknown call has failed."""
+        """Return the results of the calls that have ended, each with the lines that it printed.
+
+        An unknown call has failed.
+        """
+
+    def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
+        """Return what these calls have printed so far; one that has printed nothing may miss."""
 
     def states(self) -> Mapping[str, bool]:
         """Return the handles of all calls of this installation, and whether each has ended."""
 
     def cancel(self, handles: Collection[str]) -> None:
-        """Forget these calls; one that runs already may go on until it ends."""
+        """Stop and forget these calls; one that Dask runs already goes on until it ends."""
 
     def key_of(self, handle: str) -> str:
         """Return the key under which the call was submitted."""

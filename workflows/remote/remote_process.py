@@ -21,11 +21,21 @@ from workflows.engine.task_errors import PermissionEscalationNeeded, TaskFailed,
 from workflows.tools.context import ToolContext
 from workflows.tools.signatures import Signature
 
+from .capture import Capture, Publish, capturing
 
-def run(request: str) -> str:
-    """Call a tool; returns `{"output": …}` or `{"error": …, "retryable": …}`."""
+
+def run(request: str, publish: Publish) -> str:
+    """Call a tool; returns `{"output": …}` or `{"error": …, "retryable": …}`.
+
+    `publish` receives what the tool prints, while it runs and at its end.
+    """
+    with capturing(publish) as capture:
+        return _result(request, capture)
+
+
+def _result(request: str, capture: Capture) -> str:
     try:
-        return json.dumps({"output": _output(json.loads(request))})
+        return json.dumps({"output": _output(json.loads(request), capture)})
     except TaskFailed as failure:
         return _failed(failure.message, retryable=failure.retryable)
     except PermissionEscalationNeeded as need:
@@ -39,7 +49,7 @@ def _failed(message: str, *, retryable: bool) -> str:
     return json.dumps({"error": message[:2000], "retryable": retryable})
 
 
-def _output(call: Mapping[str, Any]) -> Any:
+def _output(call: Mapping[str, Any], capture: Capture) -> Any:
     module: Any = import_module(call["module"])
     function: Any = reduce(getattr, call["function"].split("."), module)
     signature = Signature.of(function)
@@ -50,6 +60,7 @@ def _output(call: Mapping[str, Any]) -> Any:
         deadline=time.monotonic() + call["seconds"],
         permissions=PermissionSet.model_validate(call["permissions"]),
         feedback=tuple(call["feedback"]),
+        on_progress=capture.report,
     )
     value = function(**signature.bind(call["arguments"], context))
     if inspect.iscoroutine(value):

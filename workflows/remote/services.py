@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from workflows import conf
 from workflows.engine.dag import Runner, ToolTask
@@ -16,15 +17,22 @@ from workflows.engine.reasons import Reason
 from workflows.engine.state import RemoteCall
 from workflows.tools import registry
 
+from . import live_output
 from .dask_runner import DaskRunner
-from .port import RemoteRunner, RunnerUnavailable
+from .kubernetes_runner import KubernetesRunner
+from .port import RemoteRunner, RunnerRefused, RunnerUnavailable
 
 logger = logging.getLogger(__name__)
 
 
 def configured_runners() -> dict[str, RemoteRunner]:
     """Return the runners of this installation by name."""
-    return {"dask": DaskRunner(conf.dask_scheduler())} if conf.dask_scheduler() else {}
+    found: dict[str, RemoteRunner] = {}
+    if conf.dask_scheduler():
+        found["dask"] = DaskRunner(conf.dask_scheduler())
+    if conf.kubernetes()["image"]:
+        found["kubernetes"] = KubernetesRunner()
+    return found
 
 
 def runner_of(task: ToolTask) -> Runner | None:
@@ -74,6 +82,9 @@ def submit(call: TaskCall, permissions: PermissionSet, seconds: float) -> Submit
     except RunnerUnavailable as error:
         params = {"runner": task.runner, "error": str(error)}
         raise TaskFailed(Reason("runner_unavailable", params)) from error
+    except RunnerRefused as error:
+        params = {"runner": task.runner, "error": str(error)}
+        raise TaskFailed(Reason("runner_refused", params), retryable=False) from error
     return Submitted(task.runner, handle, seconds)
 
 
@@ -94,4 +105,13 @@ def results(calls: Sequence[RemoteCall]) -> dict[str, Success | Failure]:
             found.update(runners[name].look(handles))
         except RunnerUnavailable as error:
             logger.warning("cannot read results of the runner %s: %s", name, error)
-    return found
+    return _with_logs(found)
+
+
+def _with_logs(found: Mapping[str, Success | Failure]) -> dict[str, Success | Failure]:
+    """Add the lines that were read while a call ran, where the cluster has none any more."""
+    stored = live_output.read([handle for handle, outcome in found.items() if not outcome.logs])
+    return {
+        handle: replace(outcome, logs=stored[handle].logs) if handle in stored else outcome
+        for handle, outcome in found.items()
+    }

@@ -1,15 +1,18 @@
 """Watch the calls of remote runners, in a thread of the sweeper's process.
 
 The thread compares the calls of each cluster with the runs that wait for one: it wakes a run whose
-call has ended or is lost, and cancels a call that no run waits for any more.  It keeps nothing
+call has ended or is lost, cancels a call that no run waits for any more, and reads what the others
+have printed.  It keeps nothing
 between two rounds, so a round that is lost is made up by the next one.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import re
 import threading
+from collections.abc import Collection
 
 from django.db import Error, close_old_connections, connection
 
@@ -18,6 +21,7 @@ from workflows.common.crashpoints import crashpoint
 from workflows.executions import dispatch
 from workflows.journal import sweeper_queries
 
+from . import live_output
 from .port import RemoteRunner, RunnerUnavailable
 from .services import configured_runners
 
@@ -25,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 #: The key of an attempt: execution, task, number.
 _KEY = re.compile(r"\d{1,18}:[^:]+:\d{1,9}")
+#: Calls whose output one round reads; of more, others are read in each round.
+_READ_AT_ONCE = 50
 
 
 def run(stop: threading.Event) -> None:
@@ -77,4 +83,14 @@ def _watch(name: str, runner: RemoteRunner) -> int:
     unused = [keys[key] for key in sweeper_queries.ended_attempts(sorted(keys))]
     if unused:
         runner.cancel(unused)
+    _read_output(runner, {each for each in keys.values() if not states[each]}.difference(unused))
     return len(woken) + len(unused)
+
+
+def _read_output(runner: RemoteRunner, handles: Collection[str]) -> None:
+    """Store what calls that run have printed."""
+    chosen = sorted(handles)
+    if len(chosen) > _READ_AT_ONCE:
+        chosen = random.sample(chosen, _READ_AT_ONCE)
+    if chosen:
+        live_output.store(runner.outputs(chosen))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +19,10 @@ class CancelFlag(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
+def _not_shown(share: float) -> None:
+    """Drop the progress of a task that a worker runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The argument `ctx` of a tool that declares it.
@@ -26,7 +31,8 @@ class ToolContext:
     effects passes it on, so that a repeated attempt takes effect once. `deadline` is a
     `time.monotonic()` time or None. `permissions` is the permission set of the task with its
     grants; None for calls without grants, to which the tool's own set applies. `feedback` lists the
-    changes that reviewers have requested for the task's output, oldest first.
+    changes that reviewers have requested for the task's output, oldest first. `on_progress`
+    receives the shares of `report_progress`.
     """
 
     idempotency_key: str = ""
@@ -36,9 +42,20 @@ class ToolContext:
     cancelled: CancelFlag = field(default_factory=threading.Event)
     permissions: PermissionSet | None = None
     feedback: tuple[str, ...] = ()
+    on_progress: Callable[[float], None] = _not_shown
 
     def remaining(self) -> float | None:
         """Return the seconds until the deadline, at least 0; None without a deadline."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - time.monotonic())
+
+    def report_progress(self, share: float) -> None:
+        """Report the share of the work that is done, from 0 to 1.
+
+        The page of the run shows it while a remote runner runs the task; for other tasks it has no
+        effect. Raises ValueError for any other number.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share is {share!r}: progress is a number from 0 to 1")
+        self.on_progress(float(share))

@@ -62,10 +62,17 @@ def test_the_policy_floor_is_a_policy(settings, floor: dict, faults: int) -> Non
     assert [message.id for message in found] == ["holdpoint.E007"] * faults
 
 
-@pytest.mark.parametrize(("address", "count"), [("tcp://127.0.0.1:8786", 1), ("", 0)])
+@pytest.mark.parametrize(
+    ("address", "image", "hints"),
+    [
+        ("", "", []),
+        ("tcp://127.0.0.1:8786", "", ["Install the extra `dask`."]),
+        ("", "shop:1", ["Install the extra `kubernetes`."]),
+    ],
+)
 def test_a_runner_needs_its_package(
-    given, monkeypatch: pytest.MonkeyPatch, address: str, count: int
+    given, monkeypatch: pytest.MonkeyPatch, address: str, image: str, hints: list[str]
 ) -> None:
-    given(HOLDPOINT={"dask_scheduler": address})
+    given(HOLDPOINT={"dask_scheduler": address, "kubernetes": {"image": image}})
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    assert len(checks.remote_runner(None)) == count
+    assert [message.hint for message in checks.remote_runner(None)] == hints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from workflows.executions import dispatch
 from workflows.executions.recovery import sweep
 from workflows.models import Execution
 from workflows.remote import services, watcher
+from workflows.remote.output import Output
 from workflows.remote.watcher import watch
 
 EPOCH = "2000-01-01T00:00Z"
@@ -30,6 +32,7 @@ class MemoryRunner:
     def __init__(self) -> None:
         self.calls: dict[str, Any] = {}
         self.ended: dict[str, Success | Failure] = {}
+        self.printed: dict[str, Output] = {}
         self.submissions = 0
 
     def submit(self, key: str, request: str) -> str:
@@ -40,6 +43,9 @@ class MemoryRunner:
     def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
         lost = {name: Failure("lost", retryable=True) for name in handles if name not in self.calls}
         return {**lost, **{name: self.ended[name] for name in handles if name in self.ended}}
+
+    def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
+        return {name: self.printed[name] for name in handles if name in self.printed}
 
     def states(self) -> Mapping[str, bool]:
         return {name: name in self.ended for name in self.calls}
@@ -219,9 +225,7 @@ def test_other_calls_on_the_cluster_are_left_alone(engine: Engine, runner: Memor
 def test_the_page_of_the_run_shows_the_runner(
     engine: Engine, runner: MemoryRunner, client: Client
 ) -> None:
-    user = get_user_model().objects.create_user("op")
-    user.groups.add(group_of("operator"))
-    client.force_login(user)
+    signed_in(client)
     execution = started(engine)
     engine.drive(execution)
     page = client.get(f"/runs/{execution.pk}/").content.decode()
@@ -230,3 +234,78 @@ def test_the_page_of_the_run_shows_the_runner(
     assert "was submitted to Dask" in page
     seen = client.get(f"/api/v1/executions/{execution.pk}/").json()
     assert [task["status"] for task in seen["tasks"]] == ["RUNNING"]
+
+
+def signed_in(client: Client) -> Client:
+    user = get_user_model().objects.create_user("op")
+    user.groups.add(group_of("operator"))
+    client.force_login(user)
+    return client
+
+
+def test_the_page_and_rest_show_what_a_task_prints_while_it_runs(
+    engine: Engine, runner: MemoryRunner, client: Client
+) -> None:
+    signed_in(client)
+    execution = started(engine)
+    engine.drive(execution)
+    handle = f"h-{execution.pk}:a:1"
+    page = f"/runs/{execution.pk}/"
+    rest = f"/api/v1/executions/{execution.pk}/"
+    [seen] = re.findall(r"part=output&amp;seen=(\w+)", client.get(page).content.decode())
+    etag = client.get(rest).headers["ETag"]
+    news = {"part": "output", "seen": seen}
+    assert "HX-Trigger" not in client.get(page, news, headers={"HX-Request": "true"}).headers
+
+    logs = "<b>epoch 1</b>\u202e\npassword=hunter2hunter2"
+    runner.printed[handle] = Output(logs, 0.25)
+    watch()
+    answer = client.get(page, news, headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers["HX-Trigger"]) == (204, "holdpoint:refresh")
+    shown = client.get(page).content.decode()
+    assert "&lt;b&gt;epoch 1&lt;/b&gt;[U+202E]" in shown
+    assert re.search(r'<progress max="100"\s+value="25"', shown)
+    # The version of the run is the same, and its tasks are not.
+    body = client.get(rest, headers={"If-None-Match": etag}).json()
+    assert body["tasks"][0]["progress"] == 0.25
+    assert body["tasks"][0]["logs"].startswith("<b>epoch 1</b>")
+    assert "hunter2" not in shown + json.dumps(body)
+
+    runner.ended[handle] = Success(7, 0, logs="epoch 2")
+    watch()
+    engine.drive(execution)
+    shown = client.get(page).content.decode()
+    assert "epoch 2" in shown
+    assert "part=output" not in shown
+    [task] = client.get(rest).json()["tasks"]
+    assert (task["logs"], task["progress"]) == ("epoch 2", None)
+
+
+def test_a_call_that_is_lost_leaves_the_lines_that_were_read(
+    engine: Engine, runner: MemoryRunner
+) -> None:
+    execution = started(engine)
+    engine.drive(execution)
+    runner.printed[f"h-{execution.pk}:a:1"] = Output("epoch 1")
+    watch()
+    runner.calls.clear()
+    watch()
+    engine.drive(execution)
+    attempt = execution.attempts.get()
+    assert (attempt.status, attempt.logs) == ("FAILED", "epoch 1")
+
+
+def test_runs_go_on_without_redis(
+    engine: Engine, runner: MemoryRunner, client: Client, settings: Any
+) -> None:
+    signed_in(client)
+    execution = started(engine)
+    engine.drive(execution)
+    runner.printed[f"h-{execution.pk}:a:1"] = Output("epoch 1", 0.5)
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert watch() == 0
+    assert client.get(f"/runs/{execution.pk}/").status_code == 200
+    runner.calls.clear()
+    Execution.objects.filter(pk=execution.pk).update(wake_at=None)
+    engine.drive(execution)
+    assert execution.attempts.get().error == "lost"

@@ -12,8 +12,10 @@ from tests.integration.workflows.remote.conftest import Cluster
 from tests.support import toolkit
 from tests.support.processes import wait_for
 from workflows.common import crashpoints
+from workflows.executions.selectors import tasks_of
 from workflows.executions.services import InvalidRequest
 from workflows.models import Execution
+from workflows.remote.output import Output
 from workflows.remote.services import configured_runners
 from workflows.remote.watcher import watch
 
@@ -87,6 +89,35 @@ def test_a_remote_process_receives_no_secrets(engine: Engine, cluster: Cluster) 
     forbidden = {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
     assert names
     assert names.isdisjoint(forbidden)
+
+
+def test_what_a_task_prints_is_read_while_it_runs_and_stored_at_its_end(
+    engine: Engine, cluster: Cluster, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    lines = "red alert\n90 %\nWARNING kit: disk is full"
+    # Two calls in one process: each has its own lines.
+    waits = [task("a", "talks", arguments={"path": str(flag)}), task("b", "value")]
+    waits[1]["arguments"] = {"value": 1}
+    execution = engine.start(*waits)
+    engine.drive(execution)
+    begun(execution, "a")
+
+    def is_shown() -> bool:
+        watch()
+        execution.refresh_from_db()
+        seen = tasks_of(execution)[0]
+        return (seen.status, seen.logs, seen.progress) == ("RUNNING", lines, 0.5)
+
+    wait_for(is_shown, what="the lines of the task")
+    [handle] = [name for name in configured_runners()["dask"].states() if ":a:" in name]
+    flag.touch()
+    finish(engine, execution)
+    assert execution.attempts.get(task_id="a").logs == f"{lines}\nthe end"
+    assert execution.attempts.get(task_id="b").logs == ""
+    # The cluster forgets the lines with the call.
+    watch()
+    assert configured_runners()["dask"].outputs([handle]) == {handle: Output()}
 
 
 def test_the_retry_policy_of_the_task_counts(engine: Engine, cluster: Cluster) -> None:

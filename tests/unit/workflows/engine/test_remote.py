@@ -39,6 +39,7 @@ class World:
             planner=None,  # type: ignore[arg-type]
             summarise=lambda run: "",
             remote_results=self.results,
+            remote_logs=lambda handle: f"lines of {handle}",
         )
         self.id = self.journal.create(Plan.model_validate({"tasks": tasks}))
         if context:
@@ -143,6 +144,7 @@ def test_a_late_result_of_an_earlier_attempt_is_not_read() -> None:
     world.drive()
     errored = next(each for each in world.events if each.kind == "task_errored")
     assert errored.error == "did not finish within 60 s"
+    assert errored.logs == f"lines of {world.id}:a:1"
     world.ended[f"{world.id}:a:1"] = Success("late", 0)
     assert world.wake().status is ExecutionStatus.RUNNING
     world.ended[f"{world.id}:a:2"] = Success("in time", 0)
