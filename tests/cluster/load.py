@@ -14,6 +14,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 NAME = "holdpoint.example.com"
+#: What the proxy sets, if there is one.
+HEADERS = {"Host": NAME, "X-Forwarded-Proto": "https"}
 #: What a proxy or the product answers while a server is replaced; other errors are faults.
 RETRIED = {429, 502, 503, 504}
 PATIENCE = 180.0
@@ -58,7 +60,7 @@ class Load(threading.Thread):
         self._accepted: dict[str, float] = {}
         self.error: BaseException | None = None
         self._address, self._starter, self._decider = address, starter, decider
-        self._http = httpx.Client(headers={"Host": NAME}, timeout=15)
+        self._http = httpx.Client(headers=HEADERS, timeout=15)
 
     def run(self) -> None:
         try:
@@ -153,9 +155,10 @@ class Listener(threading.Thread):
                 self._ended.wait(0.3)
 
     def _listen(self) -> None:
-        headers = {"Authorization": f"Bearer {self._token}"}
+        headers = {"Authorization": f"Bearer {self._token}", "X-Forwarded-Proto": "https"}
+        host, _, port = self._address.partition(":")
         with (
-            socket.create_connection((self._address, 80), timeout=5) as cable,
+            socket.create_connection((host, int(port or 80)), timeout=5) as cable,
             connect(f"ws://{NAME}{self._path(self)}", sock=cable, origin=f"https://{NAME}",
                     additional_headers=headers, open_timeout=15) as found,
         ):  # fmt: skip

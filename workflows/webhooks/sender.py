@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -100,8 +100,7 @@ class Sender:
 
     def round(self) -> int:
         """Record ended attempts, create deliveries, start due attempts; return how many started."""
-        for message, outcome in self._ended():
-            self._settle(message, outcome)
+        self._settle_all(self._ended())
         started = sum(self._start(each) for each in self._due_endpoints())
         self._pause = self._seconds_to_wait()
         close_old_connections()
@@ -109,7 +108,7 @@ class Sender:
 
     # --- ended attempts --------------------------------------------------------------------------
 
-    def _ended(self) -> Iterable[tuple[Message, Outcome | None]]:
+    def _ended(self) -> list[tuple[Message, Outcome | None]]:
         """Return the ended attempts; wait for the first one, or until the next round."""
         begun, seconds = time.monotonic(), max(conf.webhook_poll_seconds(), self._pause)
         ended = list[tuple[Message, Outcome | None]]()
@@ -133,15 +132,23 @@ class Sender:
         # Long before the claims end, so that this sender keeps its endpoints.
         return min(work_hints.BACKSTOP_SECONDS, conf.webhook_lease_seconds() / 3)
 
+    def _settle_all(self, ended: list[tuple[Message, Outcome | None]]) -> None:
+        """Record the outcomes; keep all that are left when one cannot be recorded.
+
+        Their messages were sent, and their lanes are busy until the database is available.
+        """
+        settled = 0
+        try:
+            for message, outcome in ended:
+                self._settle(message, outcome)
+                settled += 1
+        finally:
+            for each in ended[settled:]:
+                self._finished.put(each)
+
     def _settle(self, message: Message, outcome: Outcome | None) -> None:
-        if outcome is not None:
-            try:
-                if not record_outcome(outcome, sender=self.name):
-                    self._claimed_at = float("-inf")  # the claim is lost: claim again at once
-            except Error:
-                # The message was sent: keep the outcome until the database is available.
-                self._finished.put((message, outcome))
-                raise
+        if outcome is not None and not record_outcome(outcome, sender=self.name):
+            self._claimed_at = float("-inf")  # the claim is lost: claim again at once
         self._in_flight.pop((message.endpoint_id, message.lane), None)
 
     # --- due attempts ----------------------------------------------------------------------------
