@@ -1,4 +1,8 @@
-"""The clock of a host, which jumps with Debian's libfaketime; without it the clock is right."""
+"""The clock of PostgreSQL, which jumps with Debian's libfaketime; without it the clock is right.
+
+All times that count are the database's. Python does not run with a false clock: its `time.sleep`
+fails at times (EINVAL), because libfaketime 0.9.10 miscounts sleeps until a moment.
+"""
 
 from __future__ import annotations
 

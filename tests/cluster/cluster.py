@@ -36,7 +36,7 @@ class Cluster(Installation):
         layout = Layout.of(folder)
         self.primary = Postgres(db1, layout, mebibytes=MEBIBYTES)
         self.standby = Postgres(db2, layout)
-        self.disk = FileSystem(self.primary.data)
+        self.disk = FileSystem(self.primary)
         self.bouncer = Bouncer(self.pooler, layout, database="holdpoint", role="holdpoint_app")
         self.primary.initialize(net.range)
         self.primary.start()

@@ -38,7 +38,7 @@ def build() -> Iterator[Build]:
 
 
 @pytest.fixture
-def build_single() -> Iterator[BuildSingle]:
+def build_single(transactional_db: None) -> Iterator[BuildSingle]:
     """As `build`, on the loopback and with one host of the product."""
     if sys.platform != "linux":
         pytest.skip("needs many addresses of the loopback, and limits on other processes: Linux")

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
-import resource
-from collections.abc import Callable, Iterable
+import subprocess
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
-import psutil
+from tests.cluster.servers import Postgres
 
 
 class Disk(Protocol):
     def fill(self) -> None: ...
 
+    def is_noticed(self) -> bool:
+        """Whether PostgreSQL could not write since the disk is full."""
+
     def free(self) -> None: ...
 
 
 class FileSystem:
-    """A file system of its own, at a folder; a file takes what is free."""
+    """The file system of a server's data; a file takes what is free."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._ballast = folder, folder / "ballast"
+    def __init__(self, server: Postgres) -> None:
+        self._ballast, self._log, self._seen = server.data / "ballast", server.log, 0
 
     def fill(self) -> None:
+        self._seen = self._log.stat().st_size
         with self._ballast.open("wb") as file:
             taken = 0
             # Others write too: take smaller pieces when a large one no longer fits.
@@ -34,29 +36,34 @@ class FileSystem:
                         os.posix_fallocate(file.fileno(), taken, piece)
                         taken += piece
 
+    def is_noticed(self) -> bool:
+        return "No space left on device" in self._log.read_text()[self._seen :]
+
     def free(self) -> None:
         self._ballast.unlink()
 
 
 class FileLimit:
-    """A limit on the size of files for some processes, which needs no right: the kernel refuses
-    each write beyond the first bytes of a file, as a full disk does.
+    """A limit on the size of files for a server's processes, which needs no right: the kernel
+    refuses each write beyond the first bytes of a file, as a full disk does.
     """
 
-    BYTES = 8192
-
-    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
-        self._pids = pids
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
 
     def fill(self) -> None:
-        self._limit(self.BYTES)
+        self._limit("8192:")
+
+    def is_noticed(self) -> bool:
+        # It ends, and cannot write that to its log.
+        return not self._server.answers()
 
     def free(self) -> None:
-        self._limit(resource.RLIM_INFINITY)
+        self._limit("unlimited:")
 
-    def _limit(self, most: int) -> None:
-        for pid in self._pids():
-            with suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
-                process.rlimit(psutil.RLIMIT_FSIZE, (most if hard < 0 else hard, hard))
+    def _limit(self, most: str) -> None:
+        """Set the soft limit, with the account of the processes; some may have ended."""
+        for pid in self._server.pids():
+            command = ["prlimit", f"--fsize={most}", "--pid", str(pid)]
+            words = self._server.host.command(*command, account=self._server.account)
+            subprocess.run(words, capture_output=True, check=False)

@@ -24,16 +24,7 @@ from tests.cluster.servers import Postgres, Redis
 from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver
 
-PEOPLE = """
-from django.contrib.auth.models import Group, User
-from workflows.permissions.tokens import create_token
-for name, role, scopes in (
-    ("starter", "operator", ["read", "run"]), ("decider", "reviewer", ["read", "decide"])
-):
-    person = User.objects.create_user(name, email=f"{name}@example.com")
-    person.groups.add(Group.objects.get_or_create(name=role)[0])
-    print(create_token(user=person, name="cluster", scopes=scopes)[1])
-"""
+PEOPLE = "from tests.cluster.people import make_people; print(*make_people())"
 
 #: The processes of a host of the product, by their role.
 COMMANDS = {
@@ -119,7 +110,7 @@ class Installation:
     def _start(self, host: Host, name: str) -> None:
         env = {**self.env, "HOLDPOINT_HOME": str(host.folder / "home"), "HOLDPOINT_ROLE": name}
         words = COMMANDS[name].format(address=host.address).split()
-        command = [*host.clock.words, sys.executable, *words]
+        command = [sys.executable, *words]
         self._processes[host.name, name] = host.start(f"{name}.log", *command, env=env)
 
     def start_what_ended(self) -> None:
@@ -193,17 +184,17 @@ class Installation:
 
     def free_disk(self) -> None:
         """PostgreSQL ends when it cannot write its log, and at a start without space too."""
+        wait_for(self.disk.is_noticed, what="PostgreSQL cannot write")
         self.disk.free()
         self.restart_postgres()
 
     def jump_clock(self, dice: random.Random) -> None:
-        """Set the clock of one host or of PostgreSQL's ten minutes forward or half a minute back.
+        """Set PostgreSQL's clock ten minutes forward, or half a minute back.
 
         After it a socket that asks for the last seconds may miss what was stored before.
         """
         self.clocks_are_right = False
-        host = dice.choice([*self.hosts, self.primary.host])
-        host.clock.jump(dice.choice([600, -30]))
+        self.primary.clock.jump(dice.choice([600, -30]))
 
     def slow_network(self, dice: random.Random) -> None:
         raise NotImplementedError

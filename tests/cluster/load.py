@@ -19,6 +19,8 @@ HEADERS = {"Host": NAME, "X-Forwarded-Proto": "https"}
 #: What a proxy or the product answers while a server is replaced; other errors are faults.
 RETRIED = {429, 502, 503, 504}
 PATIENCE = 180.0
+#: Seconds in which the last runs end, once no more are started.
+DRAIN = 600.0
 
 
 def echo(name: str, after: str = "", *, reviewed: bool = False) -> dict[str, Any]:
@@ -66,8 +68,13 @@ class Load(threading.Thread):
         try:
             with self._http:
                 self._start(LONG_PLAN)
-                while not self.drain.is_set() or len(self.completed) < len(self.runs):
+                while not self.drain.is_set():
                     self._round()
+                    time.sleep(0.05)
+                end = time.monotonic() + DRAIN
+                while len(self.completed) < len(self.runs):
+                    self._round()
+                    assert time.monotonic() < end, f"{len(self.runs)} runs have not ended"
         except BaseException as error:
             self.error = error
             raise

@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 
 from config.devserver.embedded.layout import Account
-from tests.cluster.clock import Clock
 from tests.support.processes import ROOT
 
 Process = subprocess.Popen[bytes]
@@ -45,7 +44,6 @@ class Host:
     def __init__(self, name: str, address: str, folder: Path) -> None:
         self.name, self.address, self.folder = name, address, folder
         folder.mkdir(mode=0o755)
-        self.clock = Clock(folder)
         self._processes: list[Process] = []
 
     def command(self, *words: str, account: Account | None = None) -> list[str]:

@@ -37,7 +37,9 @@ def under_load(cluster: Installation, receiver: Receiver) -> Iterator[Load]:
         yield load
     finally:
         load.drain.set()
-        load.join()
+        while load.is_alive():
+            load.join(1)
+            cluster.start_what_ended()
     assert load.error is None
     seconds = time.monotonic() - begun
     check(cluster, load, receiver, watching, following)

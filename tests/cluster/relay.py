@@ -46,11 +46,9 @@ class Relay:
 
     async def _end(self) -> None:
         self._server.close()
-        self._abort()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            self._abort()
+            await asyncio.wait(tasks, timeout=0.2)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.ExitStack() as stack:

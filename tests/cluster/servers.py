@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import redis
 
 from config.devserver.embedded.layout import SUPERUSER, Layout
 from config.devserver.embedded.postgres import copy_programs
+from tests.cluster.clock import Clock
 from tests.cluster.network import Host, NamespaceHost, Process
 from tests.support.pgbouncer import PROGRAM as PGBOUNCER
 from tests.support.pgbouncer import configure
@@ -56,7 +58,8 @@ class Postgres:
         self.host, self.account, self._bin = host, layout.account, layout.binaries
         if not self._bin.exists():
             copy_programs(self._bin.parent)
-        self.data = host.folder / "postgres"
+        self.clock = Clock(host.folder)
+        self.data, self.log = host.folder / "postgres", host.folder / "postgres.log"
         self.data.mkdir(mode=0o700)
         if isinstance(host, NamespaceHost) and mebibytes:
             host.mount(self.data, mebibytes)
@@ -82,10 +85,10 @@ class Postgres:
         self._run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-d", address)
 
     def start(self) -> None:
-        words = [*self.host.clock.words, str(self._bin / "postgres"), "-D", str(self.data)]
+        words = [*self.clock.words, str(self._bin / "postgres"), "-D", str(self.data)]
         for name, value in {**POSTGRES, "listen_addresses": self.host.address}.items():
             words += ["-c", f"{name}={value}"]
-        self.process = self.host.start("postgres.log", *words, account=self.account, cwd=self.data)
+        self.process = self.host.start(self.log.name, *words, account=self.account, cwd=self.data)
         wait_for(self.answers, seconds=60, what=f"PostgreSQL on {self.host.name}")
 
     def answers(self) -> bool:
@@ -100,6 +103,17 @@ class Postgres:
         with self.connect("postgres") as session:
             session.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             session.execute("SELECT pg_reload_conf()")
+
+    def load(self, database: str, source: str) -> None:
+        """Fill an empty database with what the database at the address `source` has."""
+        options = ["--no-owner", "--no-privileges"]
+        target = f"host={self.host.address} user={SUPERUSER} dbname={database}"
+        with subprocess.Popen(
+            [str(self._bin / "pg_dump"), *options, source], stdout=subprocess.PIPE
+        ) as dump:
+            command = [str(self._bin / "psql"), "-qX", "-v", "ON_ERROR_STOP=1", "-d", target]
+            subprocess.run(command, stdin=dump.stdout, stdout=subprocess.DEVNULL, check=True)
+        assert dump.returncode == 0
 
     def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
