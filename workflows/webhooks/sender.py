@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from django.db import Error, close_old_connections, connection
-from django.utils import timezone
 
 from workflows import conf
 from workflows.journal.event_log import ReadWatermark
@@ -34,6 +33,7 @@ from .leases import (
     claim_endpoints,
     has_pending,
     held_endpoints,
+    in_backoff,
     next_messages,
     release_endpoints,
 )
@@ -165,7 +165,12 @@ class Sender:
         self._is_behind = any(each.cursor < horizon for each in endpoints)
         in_flight = Counter(lane[0] for lane in self._in_flight)
         free = conf.webhook_concurrency() - len(self._in_flight)
-        capacity = {each.pk: _capacity(each, in_flight[each.pk]) for each in endpoints}
+        resting = in_backoff(endpoints)
+        capacity = {
+            each.pk: _capacity(each, in_flight[each.pk])
+            for each in endpoints
+            if each.pk not in resting
+        }
         shares: Counter[int] = Counter()
         while free > 0 and any(capacity[pk] > shares[pk] for pk in capacity):
             for pk in capacity:
@@ -227,8 +232,6 @@ class Sender:
 
 
 def _capacity(endpoint: WebhookEndpoint, in_flight: int) -> int:
-    """Return how many more attempts may start: one in all while failing, none in a backoff."""
-    if endpoint.retry_at is not None and endpoint.retry_at > timezone.now():
-        return 0
+    """Return how many more attempts may start: one in all while the endpoint fails."""
     limit = 1 if endpoint.failures else conf.webhook_per_endpoint()
     return max(0, limit - in_flight)
