@@ -18,7 +18,7 @@ import redis
 from config.devserver.embedded.processes import tail
 from tests.cluster import clock
 from tests.cluster.disk import Disk
-from tests.cluster.load import HEADERS, NAME
+from tests.cluster.load import HEADERS, NAME, RETRIED
 from tests.cluster.network import Host, Process
 from tests.cluster.servers import Postgres, Redis
 from tests.support.processes import wait_for
@@ -68,6 +68,8 @@ class Installation:
             "LOG_LEVEL": "WARNING",
             **settings,
         }
+        #: Statuses after which clients repeat a request.
+        self.retried = set(RETRIED)
         self._processes: dict[tuple[str, str], Process] = {}
         #: Whether a socket that was closed can ask for its last minute: see `jump_clock`.
         self.clocks_are_right = True
@@ -160,7 +162,7 @@ class Installation:
         found: dict[str, Fault] = {
             "PostgreSQL restarted": (self.restart_postgres, nothing),
             "Redis emptied": (self.flush_redis, nothing),
-            "a full disk": (self.disk.fill, self.free_disk),
+            "a full disk": (self.fill_disk, self.free_disk),
             "a slow network": (lambda: self.slow_network(dice), self.mend_network),
         }
         if clock.LIBRARY is not None:
@@ -181,6 +183,9 @@ class Installation:
     def flush_redis(self) -> None:
         with redis.Redis(self.redis.host.address) as client:
             client.flushall()
+
+    def fill_disk(self) -> None:
+        self.disk.fill()
 
     def free_disk(self) -> None:
         """PostgreSQL ends when it cannot write its log, and at a start without space too."""

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ NAME = "holdpoint.example.com"
 #: What the proxy sets, if there is one.
 HEADERS = {"Host": NAME, "X-Forwarded-Proto": "https"}
 #: What a proxy or the product answers while a server is replaced; other errors are faults.
-RETRIED = {429, 502, 503, 504}
+RETRIED = frozenset({429, 502, 503, 504})
 PATIENCE = 180.0
 #: Seconds in which the last runs end, once no more are started.
 DRAIN = 600.0
@@ -50,8 +50,9 @@ class Load(threading.Thread):
 
     AT_ONCE = 8
 
-    def __init__(self, address: str, starter: str, decider: str) -> None:
+    def __init__(self, address: str, starter: str, decider: str, retried: Set[int]) -> None:
         super().__init__(name="load")
+        self._retried = retried
         self.drain = threading.Event()
         self.runs: list[str] = []
         self.completed: set[str] = set()
@@ -129,7 +130,7 @@ class Load(threading.Thread):
             except httpx.TransportError:
                 pass
             else:
-                if answer.status_code not in RETRIED:
+                if answer.status_code not in self._retried:
                     assert answer.status_code in {200, 201, 409}, answer.text
                     self.longest = max(self.longest, time.monotonic() - begun)
                     found: dict[str, Any] = answer.json()

@@ -28,7 +28,7 @@ def under_load(cluster: Installation, receiver: Receiver) -> Iterator[Load]:
     watching = Listener(cluster.address, cluster.starter, queue)
     watching.start()
     wait_for(lambda: watching.connections, what="the queue's socket opens")
-    load = Load(cluster.address, cluster.starter, cluster.decider)
+    load = Load(cluster.address, cluster.starter, cluster.decider, cluster.retried)
     load.start()
     wait_for(lambda: load.runs, what="the first run")
     following = Listener(cluster.address, cluster.starter, events_of(load.runs[0]))

@@ -59,6 +59,15 @@ class Single(Installation):
     def faults(self, dice: random.Random) -> dict[str, Fault]:
         return {**super().faults(dice), "Redis killed": (self.kill_redis, lambda: None)}
 
+    def fill_disk(self) -> None:
+        # PostgreSQL calls a limit of its files an internal error, so the product does.
+        self.retried.add(500)
+        super().fill_disk()
+
+    def free_disk(self) -> None:
+        super().free_disk()
+        self.retried.discard(500)
+
     def kill_redis(self) -> None:
         self.redis.process.kill()
         self.redis.process.wait(30)
