@@ -79,6 +79,7 @@ test-long: $(STAMP) ## Run the tests of races, crashes, chance and upgrades at l
 	$(MAKE) test-conformance
 
 # As root, with Debian's haproxy, iproute2, pgbouncer, redis-server and redis-sentinel; skipped otherwise.
+# Clocks jump if libfaketime is installed.
 test-cluster: $(STAMP) ## Lose each host of a replicated installation under load, in network namespaces (an hour)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s -n 0 tests/cluster
 

@@ -6,13 +6,13 @@ from django.db import InterfaceError, OperationalError
 
 #: Value of the `Retry-After` header.
 RETRY_SECONDS = 2
-#: The server ended the session, is starting or stopping, or has no free session.
-_TRANSIENT_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "53300"})
+#: The server ended the session, is starting or stopping, or has no free session, disk or memory.
+_TRANSIENT_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "53100", "53200", "53300"})
 _POOL_ERRORS = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, psycopg_pool.TooManyRequests)
 
 
 def is_database_unavailable(error: BaseException | None) -> bool:
-    """Whether `error` was raised because no connection to the database could be used."""
+    """Whether `error` was raised because the database could not be used."""
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     cause = error.__cause__

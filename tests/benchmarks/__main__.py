@@ -24,6 +24,7 @@ PARTS = {
     "ahead": "ahead:measure",
     "throughput": "throughput:measure",
     "starts": "starts:measure",
+    "scaling": "scaling:measure",
     "growth": "growth:measure",
     "answers": "answers:measure",
     "listing": "listing:measure",

@@ -80,11 +80,20 @@ class Bench:
     @contextmanager
     def second_worker(self) -> Iterator[list[int]]:
         """Two workers for a while; their pids."""
-        first, pool = self.need_worker(), self._process("worker", WORKER)
-        try:
+        first = self.need_worker()
+        with self.running("worker", WORKER) as pool:
             yield [first, _child_of(pool)]
+
+    @contextmanager
+    def running(
+        self, role: str, command: list[str], **env: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A process of the product for a while."""
+        child = self._process(role, command, **env)
+        try:
+            yield child
         finally:
-            _end(pool)
+            _end(child)
 
     def need_bare_worker(self) -> int:
         """The worker without the product; its pid."""
@@ -102,11 +111,12 @@ class Bench:
             self._started[role] = self._process(role, command).pid
         return self._started[role]
 
-    def _process(self, role: str, command: list[str]) -> subprocess.Popen[bytes]:
+    def _process(self, role: str, command: list[str], **env: str) -> subprocess.Popen[bytes]:
+        known = role if role in {"worker", "sweeper"} else "web"
         child = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
-            env={**os.environ, "HOLDPOINT_ROLE": "worker" if role == "worker" else "web"},
+            env={**os.environ, "HOLDPOINT_ROLE": known, **env},
             start_new_session=True,
         )
         self.stack.callback(_end, child)

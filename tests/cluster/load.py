@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import httpx
@@ -14,9 +14,13 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 NAME = "holdpoint.example.com"
+#: What the proxy sets, if there is one.
+HEADERS = {"Host": NAME, "X-Forwarded-Proto": "https"}
 #: What a proxy or the product answers while a server is replaced; other errors are faults.
-RETRIED = {429, 502, 503, 504}
+RETRIED = frozenset({429, 502, 503, 504})
 PATIENCE = 180.0
+#: Seconds in which the last runs end, once no more are started.
+DRAIN = 600.0
 
 
 def echo(name: str, after: str = "", *, reviewed: bool = False) -> dict[str, Any]:
@@ -46,8 +50,9 @@ class Load(threading.Thread):
 
     AT_ONCE = 8
 
-    def __init__(self, address: str, starter: str, decider: str) -> None:
+    def __init__(self, address: str, starter: str, decider: str, retried: Set[int]) -> None:
         super().__init__(name="load")
+        self._retried = retried
         self.drain = threading.Event()
         self.runs: list[str] = []
         self.completed: set[str] = set()
@@ -58,14 +63,19 @@ class Load(threading.Thread):
         self._accepted: dict[str, float] = {}
         self.error: BaseException | None = None
         self._address, self._starter, self._decider = address, starter, decider
-        self._http = httpx.Client(headers={"Host": NAME}, timeout=15)
+        self._http = httpx.Client(headers=HEADERS, timeout=15)
 
     def run(self) -> None:
         try:
             with self._http:
                 self._start(LONG_PLAN)
-                while not self.drain.is_set() or len(self.completed) < len(self.runs):
+                while not self.drain.is_set():
                     self._round()
+                    time.sleep(0.05)
+                end = time.monotonic() + DRAIN
+                while len(self.completed) < len(self.runs):
+                    self._round()
+                    assert time.monotonic() < end, f"{len(self.runs)} runs have not ended"
         except BaseException as error:
             self.error = error
             raise
@@ -120,7 +130,7 @@ class Load(threading.Thread):
             except httpx.TransportError:
                 pass
             else:
-                if answer.status_code not in RETRIED:
+                if answer.status_code not in self._retried:
                     assert answer.status_code in {200, 201, 409}, answer.text
                     self.longest = max(self.longest, time.monotonic() - begun)
                     found: dict[str, Any] = answer.json()
@@ -153,9 +163,10 @@ class Listener(threading.Thread):
                 self._ended.wait(0.3)
 
     def _listen(self) -> None:
-        headers = {"Authorization": f"Bearer {self._token}"}
+        headers = {"Authorization": f"Bearer {self._token}", "X-Forwarded-Proto": "https"}
+        host, _, port = self._address.partition(":")
         with (
-            socket.create_connection((self._address, 80), timeout=5) as cable,
+            socket.create_connection((host, int(port or 80)), timeout=5) as cable,
             connect(f"ws://{NAME}{self._path(self)}", sock=cable, origin=f"https://{NAME}",
                     additional_headers=headers, open_timeout=15) as found,
         ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Hosts as network namespaces on one bridge, which has no way out."""
+"""Hosts as network namespaces on one bridge, which has no way out, or as loopback addresses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from config.devserver.embedded.layout import Account
 from tests.support.processes import ROOT
 
@@ -22,8 +24,8 @@ def missing() -> str:
     """What this machine lacks for a network of hosts; "" if nothing."""
     if os.geteuid() != 0:
         return "needs root, for network namespaces"
-    if not (shutil.which("ip") and shutil.which("setpriv")):
-        return "needs ip and setpriv (Debian: iproute2, util-linux)"
+    if not all(map(shutil.which, ("ip", "tc", "setpriv"))):
+        return "needs ip, tc and setpriv (Debian: iproute2, util-linux)"
     name = f"hp{os.getpid()}-probe"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
     if made.returncode != 0:
@@ -37,20 +39,19 @@ def ip(*arguments: str) -> None:
 
 
 class Host:
-    """A machine with an address and a folder; its processes end with it."""
+    """An address of the loopback and a folder; its processes end with it."""
 
-    def __init__(self, name: str, namespace: str, cable: str, address: str, folder: Path) -> None:
-        self.name, self.namespace, self.address, self.folder = name, namespace, address, folder
-        self._cable = cable
+    def __init__(self, name: str, address: str, folder: Path) -> None:
+        self.name, self.address, self.folder = name, address, folder
+        folder.mkdir(mode=0o755)
         self._processes: list[Process] = []
 
     def command(self, *words: str, account: Account | None = None) -> list[str]:
         """The command line that runs `words` on this host."""
-        switch: list[str] = []
-        if account is not None:
-            switch = ["setpriv", f"--reuid={account.uid}", f"--regid={account.gid}"]
-            switch.append("--clear-groups")
-        return ["ip", "netns", "exec", self.namespace, *switch, *words]
+        if account is None or not account.switch:
+            return [*words]
+        switch = ["setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
+        return [*switch, *words]
 
     def run(
         self,
@@ -95,10 +96,13 @@ class Host:
         return process
 
     def pids(self) -> list[int]:
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True
-        )
-        return [int(pid) for pid in listed.stdout.split()]
+        """All processes of this host, of which some may have ended."""
+        found = list[int]()
+        for process in self._processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = psutil.Process(process.pid).children(recursive=True)
+                found += [process.pid, *(child.pid for child in children)]
+        return found
 
     def kill(self) -> None:
         """SIGKILL to all processes of this host, as when its power fails."""
@@ -109,12 +113,54 @@ class Host:
             process.wait(30)
         self._processes.clear()
 
+
+class NamespaceHost(Host):
+    """A machine with a network of its own."""
+
+    def __init__(self, name: str, namespace: str, cable: str, address: str, folder: Path) -> None:
+        super().__init__(name, address, folder)
+        self.namespace, self._cable = namespace, cable
+        self._mounted: list[Path] = []
+
+    def command(self, *words: str, account: Account | None = None) -> list[str]:
+        return ["ip", "netns", "exec", self.namespace, *super().command(*words, account=account)]
+
+    def pids(self) -> list[int]:
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True
+        )
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def mount(self, folder: Path, mebibytes: int) -> None:
+        """Give a folder a file system of its own, until the host is removed."""
+        command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
+        subprocess.run(command, check=True, capture_output=True)
+        self._mounted.append(folder)
+
+    def remove(self) -> None:
+        self.kill()
+        for folder in self._mounted:
+            subprocess.run(["umount", str(folder)], check=True, capture_output=True)
+        ip("netns", "del", self.namespace)
+
     def unplug(self) -> None:
         """Cut the host off: its processes go on, and no connection ends."""
         ip("link", "set", self._cable, "down")
 
     def plug_in(self) -> None:
         ip("link", "set", self._cable, "up")
+
+    def slow_down(self) -> None:
+        """Let 64 kB a second reach the host; packets wait for half a second, or are lost."""
+        limits = ["rate", "512kbit", "burst", "16kb", "latency", "500ms"]
+        self._tc("replace", "tbf", *limits)
+
+    def speed_up(self) -> None:
+        self._tc("del")
+
+    def _tc(self, verb: str, *words: str) -> None:
+        command = ["tc", "qdisc", verb, "dev", self._cable, "root", *words]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 class Network:
@@ -127,16 +173,16 @@ class Network:
         self.range = f"{self._subnet}.0/24"
         #: Where hosts reach this process.
         self.address = f"{self._subnet}.1"
-        self.hosts: list[Host] = []
+        self.hosts: list[NamespaceHost] = []
         ip("link", "add", self._prefix, "type", "bridge")
         ip("address", "add", f"{self.address}/24", "dev", self._prefix)
         ip("link", "set", self._prefix, "up")
 
-    def add(self, name: str) -> Host:
+    def add(self, name: str) -> NamespaceHost:
         number = len(self.hosts) + 2
         cable, namespace = f"{self._prefix}-{number}", f"{self._prefix}-{name}"
-        (folder := self._folder / name).mkdir(mode=0o755)
-        host = Host(name, namespace, cable, f"{self._subnet}.{number}", folder)
+        address = f"{self._subnet}.{number}"
+        host = NamespaceHost(name, namespace, cable, address, self._folder / name)
         ip("netns", "add", namespace)
         self.hosts.append(host)
         ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", namespace)
@@ -148,8 +194,7 @@ class Network:
 
     def remove(self) -> None:
         for host in self.hosts:
-            host.kill()
-            ip("netns", "del", host.namespace)
+            host.remove()
         ip("link", "del", self._prefix)
 
 
@@ -161,3 +206,10 @@ def network(folder: Path, names: Sequence[str]) -> Iterator[tuple[Network, Any]]
         yield made, [made.add(name) for name in names]
     finally:
         made.remove()
+
+
+def loopback(folder: Path, names: Sequence[str]) -> list[Host]:
+    """Hosts at addresses of the loopback, which Linux has without root and without namespaces."""
+    high, low = divmod(os.getpid(), 250)
+    subnet = f"127.{1 + high % 250}.{1 + low}"
+    return [Host(name, f"{subnet}.{n}", folder / name) for n, name in enumerate(names, 1)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
+import psutil
 import psycopg
 import redis
 
 from config.devserver.embedded.layout import SUPERUSER, Layout
 from config.devserver.embedded.postgres import copy_programs
-from tests.cluster.network import Host, Process
+from tests.cluster.clock import Clock
+from tests.cluster.network import Host, NamespaceHost, Process
 from tests.support.pgbouncer import PROGRAM as PGBOUNCER
 from tests.support.pgbouncer import configure
 from tests.support.processes import wait_for
@@ -24,7 +29,6 @@ PROGRAMS = {
 }
 #: /dev/shm is tiny in containers.
 POSTGRES = {
-    "listen_addresses": "*",
     "unix_socket_directories": "",
     "shared_buffers": "64MB",
     "dynamic_shared_memory_type": "mmap",
@@ -34,25 +38,32 @@ POSTGRES = {
 
 def missing() -> str:
     """The server that this machine lacks; "" if none."""
-    lacking = [name for name in PROGRAMS if program(name) is None]
+    lacking = [name for name in PROGRAMS if find(name) is None]
     if PGBOUNCER is None:
         lacking.append("pgbouncer")
     return f"needs {', '.join(lacking)} (Debian packages of these names)" if lacking else ""
 
 
-def program(name: str) -> str | None:
+def find(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 class Postgres:
-    """A server on a host: `initialize` makes a primary, `follow` a standby."""
+    """A server on a host: `initialize` makes a primary, `follow` a standby.
 
-    def __init__(self, host: Host, layout: Layout) -> None:
+    `mebibytes` gives it a file system of that size.
+    """
+
+    def __init__(self, host: Host, layout: Layout, *, mebibytes: int = 0) -> None:
         self.host, self.account, self._bin = host, layout.account, layout.binaries
         if not self._bin.exists():
             copy_programs(self._bin.parent)
-        self.data = host.folder / "postgres"
+        self.clock = Clock(host.folder)
+        self.data, self.log = host.folder / "postgres", host.folder / "postgres.log"
         self.data.mkdir(mode=0o700)
+        if isinstance(host, NamespaceHost) and mebibytes:
+            host.mount(self.data, mebibytes)
+            self.data.chmod(0o700)
         os.chown(self.data, self.account.uid, self.account.gid)
 
     def _run(self, name: str, *arguments: str) -> str:
@@ -74,10 +85,10 @@ class Postgres:
         self._run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-d", address)
 
     def start(self) -> None:
-        words = [str(self._bin / "postgres"), "-D", str(self.data)]
-        for name, value in POSTGRES.items():
+        words = [*self.clock.words, str(self._bin / "postgres"), "-D", str(self.data)]
+        for name, value in {**POSTGRES, "listen_addresses": self.host.address}.items():
             words += ["-c", f"{name}={value}"]
-        self.host.start("postgres.log", *words, account=self.account, cwd=self.data)
+        self.process = self.host.start(self.log.name, *words, account=self.account, cwd=self.data)
         wait_for(self.answers, seconds=60, what=f"PostgreSQL on {self.host.name}")
 
     def answers(self) -> bool:
@@ -93,6 +104,17 @@ class Postgres:
             session.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             session.execute("SELECT pg_reload_conf()")
 
+    def load(self, database: str, source: str) -> None:
+        """Fill an empty database with what the database at the address `source` has."""
+        options = ["--no-owner", "--no-privileges"]
+        target = f"host={self.host.address} user={SUPERUSER} dbname={database}"
+        with subprocess.Popen(
+            [str(self._bin / "pg_dump"), *options, source], stdout=subprocess.PIPE
+        ) as dump:
+            command = [str(self._bin / "psql"), "-qX", "-v", "ON_ERROR_STOP=1", "-d", target]
+            subprocess.run(command, stdin=dump.stdout, stdout=subprocess.DEVNULL, check=True)
+        assert dump.returncode == 0
+
     def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
             host=self.host.address, user=SUPERUSER, dbname=database, autocommit=True
@@ -100,7 +122,15 @@ class Postgres:
 
     def stop_at_once(self) -> None:
         """Stop without ending transactions."""
-        self._run("pg_ctl", "stop", "-D", str(self.data), "-m", "immediate")
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(60)
+
+    def pids(self) -> list[int]:
+        """The postmaster, then its children."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self.process.pid)
+            return [server.pid, *(child.pid for child in server.children())]
+        return []
 
     def promote(self) -> None:
         self._run("pg_ctl", "promote", "-D", str(self.data), "-w")
@@ -159,14 +189,20 @@ sentinel failover-timeout holdpoint 5000
 class Redis:
     """A Redis on a host, without persistence; `primary` makes it a replica."""
 
-    def __init__(self, host: Host, primary: Redis | None = None) -> None:
+    def __init__(
+        self, host: Host, primary: Redis | None = None, *, program: Path | None = None
+    ) -> None:
         self.host = host
-        words = [program("redis-server") or "", "--bind", "0.0.0.0", "--protected-mode", "no"]
-        words += ["--save", "", "--dir", str(host.folder)]
+        first = str(program or find("redis-server"))
+        self._words = [first, "--bind", host.address, "--protected-mode", "no"]
+        self._words += ["--save", "", "--dir", str(host.folder)]
         if primary is not None:
-            words += ["--replicaof", primary.host.address, "6379"]
-        self.process = host.start("redis.log", *words)
-        wait_for(self.role, seconds=30, what=f"Redis on {host.name}")
+            self._words += ["--replicaof", primary.host.address, "6379"]
+        self.start()
+
+    def start(self) -> None:
+        self.process = self.host.start("redis.log", *self._words)
+        wait_for(self.role, seconds=60, what=f"Redis on {self.host.name}")
 
     def role(self) -> str:
         try:
@@ -182,7 +218,7 @@ def watch(hosts: Sequence[Host], primary: Redis) -> None:
         (folder := host.folder / "sentinel").mkdir()
         path = folder / "sentinel.conf"
         path.write_text(SENTINEL.format(folder=folder, primary=primary.host.address))
-        host.start("sentinel.log", program("redis-sentinel") or "", str(path))
+        host.start("sentinel.log", find("redis-sentinel") or "", str(path))
 
 
 HAPROXY = """
@@ -228,5 +264,5 @@ def balance(host: Host, web: Sequence[Host], redis: Sequence[Host]) -> None:
     path = host.folder / "haproxy.cfg"
     text = HAPROXY.format(address=host.address, web=servers(web, 8000), redis=servers(redis, 6379))
     path.write_text(text)
-    host.run(program("haproxy") or "", "-c", "-f", str(path))
-    host.start("haproxy.log", program("haproxy") or "", "-db", "-f", str(path))
+    host.run(find("haproxy") or "", "-c", "-f", str(path))
+    host.start("haproxy.log", find("haproxy") or "", "-db", "-f", str(path))

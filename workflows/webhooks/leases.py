@@ -66,6 +66,15 @@ def release_endpoints(sender: str) -> None:
     WebhookEndpoint.objects.filter(lease_owner=sender).update(lease_owner="", lease_until=None)
 
 
+def in_backoff(endpoints: Collection[WebhookEndpoint]) -> set[int]:
+    """Return the ids of the endpoints whose `retry_at`, in the database's time, is to come."""
+    ids = [each.pk for each in endpoints if each.retry_at is not None]
+    if not ids:
+        return set()
+    rows = WebhookEndpoint.objects.filter(pk__in=ids, retry_at__gt=Now())
+    return set(rows.values_list("pk", flat=True))
+
+
 def has_pending(ids: Collection[int]) -> bool:
     """Whether one of these endpoints has a delivery that is due now or later."""
     pending = WebhookDelivery.objects.filter(

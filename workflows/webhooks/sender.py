@@ -15,12 +15,11 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from django.db import Error, close_old_connections, connection
-from django.utils import timezone
 
 from workflows import conf
 from workflows.journal.event_log import ReadWatermark
@@ -34,6 +33,7 @@ from .leases import (
     claim_endpoints,
     has_pending,
     held_endpoints,
+    in_backoff,
     next_messages,
     release_endpoints,
 )
@@ -100,8 +100,7 @@ class Sender:
 
     def round(self) -> int:
         """Record ended attempts, create deliveries, start due attempts; return how many started."""
-        for message, outcome in self._ended():
-            self._settle(message, outcome)
+        self._settle_all(self._ended())
         started = sum(self._start(each) for each in self._due_endpoints())
         self._pause = self._seconds_to_wait()
         close_old_connections()
@@ -109,7 +108,7 @@ class Sender:
 
     # --- ended attempts --------------------------------------------------------------------------
 
-    def _ended(self) -> Iterable[tuple[Message, Outcome | None]]:
+    def _ended(self) -> list[tuple[Message, Outcome | None]]:
         """Return the ended attempts; wait for the first one, or until the next round."""
         begun, seconds = time.monotonic(), max(conf.webhook_poll_seconds(), self._pause)
         ended = list[tuple[Message, Outcome | None]]()
@@ -133,15 +132,23 @@ class Sender:
         # Long before the claims end, so that this sender keeps its endpoints.
         return min(work_hints.BACKSTOP_SECONDS, conf.webhook_lease_seconds() / 3)
 
+    def _settle_all(self, ended: list[tuple[Message, Outcome | None]]) -> None:
+        """Record the outcomes; keep all that are left when one cannot be recorded.
+
+        Their messages were sent, and their lanes are busy until the database is available.
+        """
+        settled = 0
+        try:
+            for message, outcome in ended:
+                self._settle(message, outcome)
+                settled += 1
+        finally:
+            for each in ended[settled:]:
+                self._finished.put(each)
+
     def _settle(self, message: Message, outcome: Outcome | None) -> None:
-        if outcome is not None:
-            try:
-                if not record_outcome(outcome, sender=self.name):
-                    self._claimed_at = float("-inf")  # the claim is lost: claim again at once
-            except Error:
-                # The message was sent: keep the outcome until the database is available.
-                self._finished.put((message, outcome))
-                raise
+        if outcome is not None and not record_outcome(outcome, sender=self.name):
+            self._claimed_at = float("-inf")  # the claim is lost: claim again at once
         self._in_flight.pop((message.endpoint_id, message.lane), None)
 
     # --- due attempts ----------------------------------------------------------------------------
@@ -158,7 +165,12 @@ class Sender:
         self._is_behind = any(each.cursor < horizon for each in endpoints)
         in_flight = Counter(lane[0] for lane in self._in_flight)
         free = conf.webhook_concurrency() - len(self._in_flight)
-        capacity = {each.pk: _capacity(each, in_flight[each.pk]) for each in endpoints}
+        resting = in_backoff(endpoints)
+        capacity = {
+            each.pk: _capacity(each, in_flight[each.pk])
+            for each in endpoints
+            if each.pk not in resting
+        }
         shares: Counter[int] = Counter()
         while free > 0 and any(capacity[pk] > shares[pk] for pk in capacity):
             for pk in capacity:
@@ -220,8 +232,6 @@ class Sender:
 
 
 def _capacity(endpoint: WebhookEndpoint, in_flight: int) -> int:
-    """Return how many more attempts may start: one in all while failing, none in a backoff."""
-    if endpoint.retry_at is not None and endpoint.retry_at > timezone.now():
-        return 0
+    """Return how many more attempts may start: one in all while the endpoint fails."""
     limit = 1 if endpoint.failures else conf.webhook_per_endpoint()
     return max(0, limit - in_flight)

@@ -152,3 +152,9 @@ def test_an_unreachable_server_is_unavailable() -> None:
     error = OperationalError("as Django raises it")
     error.__cause__ = refused.value
     assert is_database_unavailable(error)
+
+
+def test_a_server_with_a_full_disk_is_unavailable() -> None:
+    error = OperationalError("as Django raises it")
+    error.__cause__ = psycopg.errors.DiskFull("could not extend file")
+    assert is_database_unavailable(error)

@@ -1,6 +1,10 @@
 """Endpoints that fail: retries, giving up, parking, resuming, redelivery, rotation."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
 from workflows.engine.decide import Refused
@@ -8,7 +12,7 @@ from workflows.engine.reasons import Reason
 from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services
-from workflows.webhooks.retries import backoff_seconds
+from workflows.webhooks.retries import BACKOFF_AFTER, backoff_seconds
 
 
 def refreshed(endpoint: WebhookEndpoint) -> WebhookEndpoint:
@@ -63,6 +67,22 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
     send_all(sender)
     for execution in executions:
         assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
+
+
+def test_a_backoff_ends_by_the_clock_of_the_database(
+    engine, owner, receiver, register, sender, monkeypatch
+) -> None:
+    register()
+    execution = run(engine, owner)
+    minute = timedelta(minutes=1)
+    WebhookEndpoint.objects.update(failures=BACKOFF_AFTER, retry_at=Now() + minute)
+    here = timezone.now() + 60 * minute
+    monkeypatch.setattr(timezone, "now", lambda: here)
+    sender.round()
+    assert not sender._in_flight
+    WebhookEndpoint.objects.update(retry_at=Now())
+    send_all(sender)
+    assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
 
 
 def test_resuming_can_skip_missed_messages(

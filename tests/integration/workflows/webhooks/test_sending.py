@@ -3,6 +3,9 @@
 import threading
 import time
 
+import pytest
+from django.db import OperationalError
+
 from tests.integration.workflows.webhooks.conftest import person, run, send_all
 from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, flaky, receiving
@@ -79,6 +82,26 @@ def test_nothing_is_lost_when_a_sender_dies_between_answer_and_record(
     heir._end()
     assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
     assert [each.id for each in receiver.got[:2]] == [f"evt_{execution.pk}_1"] * 2
+
+
+def test_outcomes_of_a_round_without_the_database_are_recorded_later(
+    engine, owner, receiver, register, sender, monkeypatch
+) -> None:
+    register()
+    executions = [run(engine, owner) for _ in range(3)]
+    sender.round()
+    wait_for(lambda: sender._finished.qsize() == len(executions), what="each first message ended")
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise OperationalError("the server closed the connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("workflows.webhooks.sender.record_outcome", unavailable)
+        with pytest.raises(OperationalError):
+            sender.round()
+    send_all(sender)
+    for execution in executions:
+        assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
 
 
 def test_two_senders_at_once_never_change_the_order(engine, owner, receiver, register) -> None:
