@@ -26,8 +26,9 @@ from django.utils.translation import ngettext
 from reviews.components.assets import imported_modules, stylesheet
 from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_text
-from reviews.components.number_formatting import decimal, short_day
+from reviews.components.number_formatting import decimal, limits_text, short_day
 from reviews.components.reasons import render_stored
+from workflows.common.schemas import FormField
 
 register = template.Library()
 
@@ -264,6 +265,12 @@ def dom_id(path: str, prefix: str = "") -> str:
     text = f"{prefix} {path}"
     tail = "-NEW" if "NEW" in text else ""
     return f"f-{zlib.crc32(text.encode('utf-8', 'replace')):08x}{tail}"
+
+
+@register.filter
+def field_hint(field: FormField) -> str:
+    """Return the hint of a field: its description and, for a number, its limits."""
+    return " · ".join(filter(None, (visible(field.description), limits_text(field.rules))))
 
 
 @register.filter
