@@ -6,6 +6,7 @@ All are pure and escape their arguments: payloads come from agents and are untru
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 import zlib
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ from reviews.components.reasons import render_stored
 from workflows.common.schemas import FormField
 
 register = template.Library()
+
+#: An escape of JSON. It is read whole: the `n` after an escaped backslash is a letter.
+_ESCAPE: Final = re.compile(r"\\.")
 
 
 @register.simple_tag
@@ -247,6 +251,11 @@ def value_text(value: object) -> str:
 def pretty_json(value: object) -> str:
     """Format `value` as indented JSON; values that are not JSON become strings."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def json_with_line_breaks(value: object) -> str:
+    r"""Format `value` as `pretty_json` does, with the line breaks of its texts instead of `\n`."""
+    return _ESCAPE.sub(lambda found: "\n" if found[0] == r"\n" else found[0], pretty_json(value))
 
 
 @register.filter

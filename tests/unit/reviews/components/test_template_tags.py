@@ -129,6 +129,19 @@ def test_a_diff_distinguishes_absent_null_and_empty(value: object, text: str) ->
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\nb", '"a\nb"'),
+        ("C:\\new\t", r'"C:\\new\t"'),
+        (r"\n" + "\n", '"\\\\n\n"'),
+        ([1, None], "[\n  1,\n  null\n]"),
+    ],
+)
+def test_only_line_breaks_of_texts_are_not_escaped(value: object, text: str) -> None:
+    assert desk.json_with_line_breaks(value) == text
+
+
+@pytest.mark.parametrize(
     ("rules", "hint"),
     [
         ({"type": "integer", "minimum": 1, "maximum": 9.0}, "at least 1, at most 9"),
