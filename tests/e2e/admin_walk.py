@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.product import Product
 from tests.e2e.scene import Scene
-from tests.e2e.walk import Walk, overtaken
+from tests.e2e.walk import Walk
 
 #: Routes of the admin that answer a GET with something else than a page of their own.
 NOT_PAGES = {
@@ -136,11 +136,8 @@ def reviews(walk: Walk, scene: Scene) -> None:
     for run in (scene.before, scene.after, scene.escalated, scene.decided):
         walk.go(f"/admin/workflows/hold/{run}-1/change/")
     with walk.briefly():
-        waiting = (scene.layer_approval, scene.plan_review)
-        for hold in (*waiting, f"{scene.half}-1", f"{scene.expired}-1"):
+        for hold in (scene.layer_approval, scene.plan_review):
             walk.go(f"/admin/workflows/hold/{hold}/change/")
-        (_, run) = scene.overtaken
-        overtaken(walk, scene, run, f"/admin/workflows/hold/{run}-1/change/")
     for run in (scene.before, scene.done, scene.grown):
         walk.go(f"/admin/workflows/execution/{run}/change/")
     walk.go(f"/admin/workflows/execution/{scene.grown}/fork/0/")

@@ -237,8 +237,10 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
         walk.go(f"/review/{scene.changed}/{scene.plan_review}/")
         for run in (scene.half, scene.expired):
             walk.go(f"/review/{run}/{run}-1/")
-        (run, _) = scene.overtaken
-        overtaken(walk, scene, run, f"/review/{run}/{run}-1/")
+            walk.go(f"/admin/workflows/hold/{run}-1/change/")
+        (first, second) = scene.overtaken
+        overtaken(walk, scene, first, f"/review/{first}/{first}-1/")
+        overtaken(walk, scene, second, f"/admin/workflows/hold/{second}-1/change/")
     for run in (scene.after, scene.escalated, scene.before):
         walk.go(f"/review/{run}/{run}-1/")
     page.get_by_role("textbox", name="Value").fill("y")
