@@ -110,7 +110,7 @@ class PersonAdmin(PersonBase):
         return rights.may_manage(_actor(request), obj) and not rights.is_administrator(obj)
 
     def formfield_for_manytomany(
-        self, db_field: ManyToManyField[Any, Any], request: HttpRequest | None = None, **kwargs: Any
+        self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any
     ) -> Any:
         if db_field.name == "user_permissions":
             kwargs["form_class"] = PermissionsField

@@ -401,7 +401,7 @@ class HoldAdmin(ReadOnly):
             self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return HttpResponseRedirect(reverse("admin:workflows_hold_changelist"))
 
-    def get_list_display(self, request: HttpRequest) -> Sequence[str]:
+    def get_list_display(self, request: HttpRequest) -> Any:
         """Leave the decision out where no review has one."""
         columns = super().get_list_display(request)
         pending = not request.GET.get(StateFilter.parameter_name)

@@ -53,7 +53,7 @@ class WorkflowFilter(admin.RelatedFieldListFilter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.empty_value_display = _("No workflow")
+        self.empty_value_display = format_html("{}", _("No workflow"))
 
 
 def pretty(value: Any) -> str:
