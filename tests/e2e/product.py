@@ -84,6 +84,7 @@ class Product:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
             raise
 
 
