@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import UserChangeForm
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
+from django.db.models import ManyToManyField, QuerySet
+from django.forms import ModelMultipleChoiceField
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -23,14 +24,23 @@ if TYPE_CHECKING:
     PersonBase = UserAdmin[User]
     GroupBase = GroupAdmin
     PersonFormBase = UserChangeForm[User]
+    PermissionsFieldBase = ModelMultipleChoiceField[Permission]
 else:
     Base = admin.ModelAdmin
     PersonBase = UserAdmin
     GroupBase = GroupAdmin
     PersonFormBase = UserChangeForm
+    PermissionsFieldBase = ModelMultipleChoiceField
 
 
 admin.site.unregister((User, Group))
+
+
+class PermissionsField(PermissionsFieldBase):
+    """Permissions with the name of their model, not with the label of its app."""
+
+    def label_from_instance(self, obj: Permission) -> str:
+        return f"{obj.content_type.name} | {obj.name}"
 
 
 class PersonForm(PersonFormBase):
@@ -99,6 +109,13 @@ class PersonAdmin(PersonBase):
             return allowed
         return rights.may_manage(_actor(request), obj) and not rights.is_administrator(obj)
 
+    def formfield_for_manytomany(
+        self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any
+    ) -> Any:
+        if db_field.name == "user_permissions":
+            kwargs["form_class"] = PermissionsField
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Pass the user to the form, which checks what they may give."""
         form: Any = super().get_form(request, *args, **kwargs)
@@ -139,6 +156,13 @@ class PeopleGroupAdmin(GroupBase):
     """Groups and their permissions."""
 
     filter_horizontal = ()
+
+    def formfield_for_manytomany(
+        self, db_field: ManyToManyField[Any, Any], request: HttpRequest | None = None, **kwargs: Any
+    ) -> Any:
+        if db_field.name == "permissions":
+            kwargs["form_class"] = PermissionsField
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 @admin.register(SignInAlert)

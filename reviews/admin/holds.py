@@ -38,7 +38,7 @@ from reviews.queue.claims import candidates
 from reviews.queue.filters import RISKS, risk_condition, risk_of
 from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
 from reviews.templatetags import desk
-from workflows.admin.read_only import ReadOnly, link
+from workflows.admin.read_only import ReadOnly, WorkflowFilter, link
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
@@ -267,7 +267,7 @@ class HoldAdmin(ReadOnly):
     )  # fmt: skip
     list_filter = (
         StateFilter, RiskFilter, DueFilter, EscalatedFilter, PhaseFilter, ReasonFilter,
-        "execution__workflow",
+        ("execution__workflow", WorkflowFilter),
     )  # fmt: skip
     linked_lookups = ("execution__id",)
     list_select_related = ("execution__workflow", "execution__created_by", "claim__user")
@@ -400,6 +400,12 @@ class HoldAdmin(ReadOnly):
         for done, text in result:
             self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return HttpResponseRedirect(reverse("admin:workflows_hold_changelist"))
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Leave the decision out where no review has one."""
+        columns = super().get_list_display(request)
+        pending = not request.GET.get(StateFilter.parameter_name)
+        return [each for each in columns if each != "outcome" or not pending]
 
     # --- columns ----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from reviews.runs.pages import run_context
 from reviews.runs.views import ForkView, run_part, submit_posted
 from reviews.runs.window import RunQuery
 from reviews.templatetags import desk
-from workflows.admin.read_only import ReadOnly, link, pretty
+from workflows.admin.read_only import ReadOnly, WorkflowFilter, link, pretty
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, Hold
 
@@ -80,7 +80,7 @@ class ExecutionAdmin(ReadOnly):
         "name", "shown_status", "workflow_link", "progress", "created_by", "created_at",
         "finished_at",
     )  # fmt: skip
-    list_filter = (StatusFilter, "workflow", "created_at")
+    list_filter = (StatusFilter, ("workflow", WorkflowFilter), "created_at")
     linked_lookups = ("created_by__id",)
     list_select_related = ("workflow", "created_by")
     search_fields = ("=id", "title", "workflow__name", "created_by__username")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -40,6 +39,7 @@ from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
 from reviews.retention.selectors import erasure_of
+from reviews.templatetags.desk import json_with_line_breaks
 from workflows.common import keyset
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -211,7 +211,9 @@ def _columns(
     }
     titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
     may = may_reveal(user, record.execution, record.hold)
-    texts = {name: "" if instead[name] else _pretty(views[name].value) for name in COLUMNS}
+    texts = {
+        name: "" if instead[name] else json_with_line_breaks(views[name].value) for name in COLUMNS
+    }
     marked = _marked(texts, is_edited=record.is_edited)
     return tuple(
         {
@@ -281,10 +283,6 @@ def _not_executed(record: HumanReviewRecord) -> str:
     if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
         return _("Nothing: the run ended first.")
     return _("Not yet: the run has not reached this task.")
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 #: Rows are counted up to this number; pages show `1,000+` beyond it.
@@ -29,6 +30,14 @@ NOUNS: Final[Mapping[str, Callable[[int], str]]] = {
     "tool": lambda n: ngettext("%(n)s tool", "%(n)s tools", n),
     "unchanged line": lambda n: ngettext("%(n)s unchanged line", "%(n)s unchanged lines", n),
     "use": lambda n: ngettext("%(n)s use", "%(n)s uses", n),
+}
+#: Keyword of JSON Schema -> its limit in words.
+_LIMITS: Final = {
+    "minimum": N_("at least %(n)s"),
+    "exclusiveMinimum": N_("more than %(n)s"),
+    "maximum": N_("at most %(n)s"),
+    "exclusiveMaximum": N_("less than %(n)s"),
+    "multipleOf": N_("a multiple of %(n)s"),
 }
 
 
@@ -93,3 +102,19 @@ def short_day(day: date) -> str:
 def percent(share: float, places: int = 0) -> str:
     """0.12 as `12%`."""
     return _("%(number)s%%") % {"number": decimal(share * 100, places)}
+
+
+def number_text(value: Any) -> str:
+    """Return a number as a field shows it: 30 for 30.0, "" for None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value)
+
+
+def limits_text(rules: Mapping[str, Any]) -> str:
+    """Return the limits that a JSON Schema sets to a number: "at least 1, at most 5"."""
+    return ", ".join(
+        _(words) % {"n": number_text(number)}
+        for name, words in _LIMITS.items()
+        if isinstance(number := rules.get(name), int | float) and not isinstance(number, bool)
+    )

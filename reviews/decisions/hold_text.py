@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 from workflows.common.redaction import mask_secrets
 from workflows.executions.layer_summaries import one_line, short_name
 
-__all__ = ["approved", "headline", "one_line", "rejected"]
+__all__ = ["approved", "closed_headline", "headline", "one_line", "rejected"]
 
 #: Kind of hold → its heading, and its sentence with the run it is in. `task` is a task's id.
 _HEADLINES: Final = {
@@ -50,6 +50,18 @@ _OTHER: Final = (
 )
 
 
+#: Kind of hold → its heading once nobody can decide any more.
+_CLOSED_HEADLINES: Final = {
+    "before_execution": N_("Arguments of %(tool)s"),
+    "after_execution": N_("Output of %(task)s"),
+    "layer_approval": N_("Approval of a layer"),
+    "layer_validation": N_("Check of a layer"),
+    "escalation": N_("Permission for %(task)s"),
+    "agent_decision": N_("Decision of an agent"),
+    "replan_review": N_("Plan change"),
+}
+
+
 def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> str:
     """Return one sentence for a hold: "write_file will run in “Release notes”".
 
@@ -64,6 +76,12 @@ def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> s
         "run": mask_secrets(workflow_title),
     }
     return _(within if workflow_title else alone) % params
+
+
+def closed_headline(phase: str, tool: str, task_id: str) -> str:
+    """Return the heading of a hold that is decided, timed out or closed."""
+    heading = _CLOSED_HEADLINES.get(phase.lower(), N_("Review of %(task)s"))
+    return _(heading) % {"tool": short_name(tool) or task_id, "task": task_id or _("a task")}
 
 
 def approved(phase: str, tool: str, task_id: str) -> str:

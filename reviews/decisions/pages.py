@@ -19,7 +19,7 @@ from reviews.components.json_diffs import diff
 from reviews.components.number_formatting import grouped
 from reviews.components.reasons import render_reason, render_stored
 from reviews.decisions.edits import payload_schema, shown_payload
-from reviews.decisions.hold_text import headline
+from reviews.decisions.hold_text import closed_headline, headline
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import Right, right_now
@@ -210,8 +210,9 @@ def _addresses(hold: Hold) -> dict[str, Any]:
 
 
 def _heading(hold: Hold) -> dict[str, Any]:
+    heading = headline if hold.status == Hold.Status.OPEN else closed_headline
     return {
-        "headline": headline(components_labels.hold_kind(hold), hold.target, hold.task_id),
+        "headline": heading(components_labels.hold_kind(hold), hold.target, hold.task_id),
         "subject": components_labels.subject(hold),
         "run_title": components_labels.run_title(hold.execution.title, hold.execution_id),
         "step_text": components_labels.step_text(hold),

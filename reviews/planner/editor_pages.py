@@ -18,6 +18,7 @@ from graphrag.models import Tool
 from graphrag.planning.plans import InvalidPlan, dependencies, layers
 from graphrag.retrieval.search import search
 from reviews.components.dag_svg import DagTask, Picture, layout
+from reviews.components.number_formatting import number_text
 from reviews.components.plan_diff import short
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import SOURCES
@@ -32,7 +33,7 @@ from workflows.tools import registry
 from .argument_forms import argument_fields
 from .editor_draft import EditorDraft, when_key
 from .editor_inputs import examples_of
-from .fields import Argument, asked_inputs, number_text
+from .fields import Argument, asked_inputs
 from .input_form import input_path, inputs_context
 from .input_references import tasks_that_read
 from .pages import conflict_context, policy_switches, target_of, task_context, tool_url

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
+from reviews.components.number_formatting import limits_text, number_text
 from workflows.common.schemas import FieldError, FormField
 from workflows.common.schemas.form_shapes import ABSENT
 from workflows.engine.bounded_json import BoundedJSONError, parse
@@ -114,7 +115,7 @@ def _argument(
         else "",
         options=_options(part),
         input_mode=_input_mode(_types(part)),
-        limits=_limits(part),
+        limits=limits_text(part),
         schema={**definitions, **part},
         value=ABSENT if refers or name not in values else value,
     )
@@ -124,23 +125,6 @@ def _input_mode(types: tuple[str, ...]) -> str:
     if not types or not {"integer", "number"}.issuperset(types):
         return ""
     return "numeric" if types == ("integer",) else "decimal"
-
-
-def _limits(part: Mapping[str, Any]) -> str:
-    """Return the limits of a number in words, as in "at least 1, at most 5"."""
-    words = {
-        "minimum": _("at least %(n)s"),
-        "exclusiveMinimum": _("more than %(n)s"),
-        "maximum": _("at most %(n)s"),
-        "exclusiveMaximum": _("less than %(n)s"),
-        "multipleOf": _("a multiple of %(n)s"),
-    }
-    numbers = {name: part.get(name) for name in words}
-    return ", ".join(
-        words[name] % {"n": number_text(number)}
-        for name, number in numbers.items()
-        if isinstance(number, int | float) and not isinstance(number, bool)
-    )
 
 
 def _options(part: Mapping[str, Any]) -> tuple[str, ...]:
@@ -256,13 +240,6 @@ def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterat
             holder[name] = number
     if retry != (task.get("retry") or {}):
         _set(task, "retry", retry)
-
-
-def number_text(value: Any) -> str:
-    """Return a number as a field shows it: 30 for 30.0, "" for None."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return "" if value is None else str(value)
 
 
 def _number(text: str) -> int | float | None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.components.number_formatting import counted
+from reviews.components.number_formatting import counted, number_text
 from reviews.decisions.api_context import shown_overrides
 from reviews.templatetags.desk import seconds_text
 from workflows import conf
@@ -145,13 +145,17 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
     return tuple(
         {
             "field": each["field"],
-            "before": json.dumps(each["from"], ensure_ascii=False),
-            "after": json.dumps(each["to"], ensure_ascii=False),
+            "before": _policy_text(each["from"]),
+            "after": _policy_text(each["to"]),
             "loosens": each["loosens"],
             "by": each["by"],
         }
         for each in rows
     )
+
+
+def _policy_text(value: Any) -> str:
+    return number_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def floor_json() -> str:

@@ -6,6 +6,7 @@ All are pure and escape their arguments: payloads come from agents and are untru
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 import zlib
 from collections.abc import Mapping
@@ -26,10 +27,14 @@ from django.utils.translation import ngettext
 from reviews.components.assets import imported_modules, stylesheet
 from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_text
-from reviews.components.number_formatting import decimal, short_day
+from reviews.components.number_formatting import decimal, limits_text, short_day
 from reviews.components.reasons import render_stored
+from workflows.common.schemas import FormField
 
 register = template.Library()
+
+#: An escape of JSON. It is read whole: the `n` after an escaped backslash is a letter.
+_ESCAPE: Final = re.compile(r"\\.")
 
 
 @register.simple_tag
@@ -248,6 +253,11 @@ def pretty_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def json_with_line_breaks(value: object) -> str:
+    r"""Format `value` as `pretty_json` does, with the line breaks of its texts instead of `\n`."""
+    return _ESCAPE.sub(lambda found: "\n" if found[0] == r"\n" else found[0], pretty_json(value))
+
+
 @register.filter
 def rows_for(text: str) -> int:
     """Return the number of rows of the textarea for `text`: 3 to 14."""
@@ -264,6 +274,12 @@ def dom_id(path: str, prefix: str = "") -> str:
     text = f"{prefix} {path}"
     tail = "-NEW" if "NEW" in text else ""
     return f"f-{zlib.crc32(text.encode('utf-8', 'replace')):08x}{tail}"
+
+
+@register.filter
+def field_hint(field: FormField) -> str:
+    """Return the hint of a field: its description and, for a number, its limits."""
+    return " · ".join(filter(None, (visible(field.description), limits_text(field.rules))))
 
 
 @register.filter

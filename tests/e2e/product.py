@@ -84,6 +84,7 @@ class Product:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
             raise
 
 
@@ -126,10 +127,12 @@ def running_product(**extra: str) -> Iterator[Product]:
         product.wait_for_line("is ready", START_SECONDS)
         yield product
     finally:
-        product.command.close()
-        if product.process.poll() is None:
-            product.stop()
-        remove(product.servers)
+        try:
+            product.command.close()
+            if product.process.poll() is None:
+                product.stop()
+        finally:
+            remove(product.servers)
 
 
 def remove(servers: EmbeddedServers) -> None:

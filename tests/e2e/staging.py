@@ -57,6 +57,8 @@ class Stage:
         self.allowed, self.asking = self.code_that_asked(), self.start_code()
         self.waits = self.a_decision()
         self.login = self.a_login()
+        self.half = self.half_decided()
+        self.expired = self.timed_out()
         self.reminded = self.start_echo("Quarterly figures", reminders=[{"after_seconds": 1}])
         self.denied(self.waits)
 
@@ -238,6 +240,17 @@ class Stage:
             done(self.operator("executions/", {"title": title, "plan": {"tasks": [task]}}))["id"]
         )
         until(self.operator, run, "PAUSED_FOR_REVIEW")
+        return run
+
+    def half_decided(self) -> str:
+        """One of two people has approved."""
+        run = self.start_echo("Pay the invoice", quorum=2)
+        self.decide(self.second, run, "APPROVE", "The sum is right.")
+        return run
+
+    def timed_out(self) -> str:
+        run = self.start_echo("Publish the notes", on_timeout="reject", timeout_seconds=1)
+        until(self.operator, run, "ABORTED")
         return run
 
     def denied(self, run: str) -> None:

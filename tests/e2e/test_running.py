@@ -1,11 +1,15 @@
 """`make run` from outside: start, stop, restart, and failures."""
 
 import socket
+import subprocess
+import sys
 import tempfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 
 import psutil
@@ -13,10 +17,15 @@ import pytest
 
 from config.devserver.embedded import EmbeddedServers
 from config.devserver.embedded.processes import is_alive, wait_until
-from tests.e2e.product import Product, free_port, launch, remove
+from tests.e2e.product import Product, free_port, launch, remove, running_product
 
 READY_SECONDS = 180
 SERVERS = {"postgres", "redis-server"}
+STAYS = """import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("SIGTERM is ignored", flush=True)
+signal.pause()"""
+BUSY = [sys.executable, "-c", STAYS]
 USERS = "from django.contrib.auth.models import User"
 
 
@@ -119,6 +128,29 @@ def test_a_port_in_use_is_named_and_nothing_is_started(tmp_path: Path) -> None:
         assert refused.process.wait(30) == 1
         refused.wait_for_line(f"HOLDPOINT_PORT={min(port + 1, 65535)} make run")
     assert refused.servers.postgres.process() is None
+
+
+def test_a_start_that_has_to_be_killed_leaves_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers: list[EmbeddedServers] = []
+
+    def busy(home: Path, port: int) -> Product:
+        """One that has started its servers and takes too long to end."""
+        servers.append(EmbeddedServers(home))
+        servers[0].start()
+        made = Product(home, port, {}, subprocess.Popen(BUSY, stdout=subprocess.PIPE, text=True))
+        threading.Thread(target=made.read, daemon=True).start()
+        made.wait_for_line("SIGTERM is ignored")
+        return made
+
+    monkeypatch.setattr("tests.e2e.product.launch", busy)
+    monkeypatch.setattr("tests.e2e.product.START_SECONDS", 0)
+    monkeypatch.setattr(Product, "stop", partialmethod(Product.stop, seconds=0.1))
+    with pytest.raises(subprocess.TimeoutExpired), running_product():
+        pass
+    (found,) = servers
+    assert found.postgres.process() is None
+    assert found.redis.process() is None
+    assert not found.layout.home.exists()
 
 
 def test_two_instances_side_by_side(instance: Product, other: Product) -> None:

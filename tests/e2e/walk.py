@@ -235,6 +235,12 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     with walk.briefly():
         walk.go(f"/review/{scene.layered}/{scene.layer_approval}/")
         walk.go(f"/review/{scene.changed}/{scene.plan_review}/")
+        for run in (scene.half, scene.expired):
+            walk.go(f"/review/{run}/{run}-1/")
+            walk.go(f"/admin/workflows/hold/{run}-1/change/")
+        (first, second) = scene.overtaken
+        overtaken(walk, scene, first, f"/review/{first}/{first}-1/")
+        overtaken(walk, scene, second, f"/admin/workflows/hold/{second}-1/change/")
     for run in (scene.after, scene.escalated, scene.before):
         walk.go(f"/review/{run}/{run}-1/")
     page.get_by_role("textbox", name="Value").fill("y")
@@ -250,6 +256,22 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     said = page.get_by_text("reviewer approved this")
     expect(said).to_be_visible(timeout=LATER)
     walk.measure("a decision that was made")
+
+
+def overtaken(walk: Walk, scene: Scene, run: str, path: str) -> None:
+    """The run has moved on when an edit is sent; then somebody else decides before it is."""
+    page = walk.page
+    page.goto(f"{walk.product.address}{path}")
+    page.get_by_role("textbox", name="Value").fill("y")
+    page.keyboard.press("Escape")
+    page.locator("#decision [name=version]").evaluate("field => { field.value = 1 }")
+    walk.press("Approve with 1 change")
+    expect(page.get_by_text("The run has changed while you were deciding")).to_be_visible()
+    walk.measure(f"a decision with an old version, {path}")
+    scene.approve(run)
+    both = page.get_by_role("heading", name="Your text beside what was decided")
+    expect(both).to_be_visible(timeout=LATER)
+    walk.measure(f"a decision that somebody else made first, {path}")
 
 
 def as_auditor(walk: Walk, scene: Scene) -> None:

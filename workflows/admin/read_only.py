@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from workflows.executions import access
 
@@ -45,6 +46,14 @@ class ReadOnly(Base):
         """Rows of the executions that the user may see, as on all pages."""
         visible = access.visible_to(request.user)
         return super().get_queryset(request).filter(**{self.execution_path: visible})
+
+
+class WorkflowFilter(admin.RelatedFieldListFilter):
+    """By workflow, and runs without one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.empty_value_display = format_html("{}", _("No workflow"))
 
 
 def pretty(value: Any) -> str:

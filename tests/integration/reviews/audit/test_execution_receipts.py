@@ -219,6 +219,16 @@ def test_the_record_page_shows_the_receipt(ran: Execution, auditor: User) -> Non
     assert "the stored data of the task differs from the executed data" in later.text
 
 
+def test_the_record_page_shows_line_breaks(start: Start, reviewer: User, auditor: User) -> None:
+    decide(start(echo("a", r"C:\new", phase=BEFORE)), reviewer, edits={"value": "first\nlast"})
+    record = HumanReviewRecord.objects.get()
+    columns = browser(auditor).get(f"/history/{record.pk}/").context["record"]["columns"]
+    assert ["".join(part.text for part in column["segments"]) for column in columns] == [
+        '{\n  "value": "C:\\\\new"\n}',
+        *['{\n  "value": "first\nlast"\n}'] * 2,
+    ]
+
+
 def test_both_verifiers_check_receipts(ran: Execution, auditor: User, tmp_path: Path) -> None:
     assert product() == ""
     assert standalone(auditor, tmp_path) == ""

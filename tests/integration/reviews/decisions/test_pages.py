@@ -271,7 +271,9 @@ def test_an_expired_review_is_marked(start: Start, reviewer: User) -> None:
     hold = only_hold(execution)
     while not services.expire(hold.id):
         pass
-    assert "Timed out: it was approved as it was." in open_page(reviewer, review_path(hold)).text
+    page = open_page(reviewer, review_path(hold))
+    assert "Timed out: it was approved as it was." in page.text
+    assert "Arguments of echo" in page.names("heading")
     record = HumanReviewRecord.objects.get()
     assert (record.actor, record.reviewer, record.decision) == ("system", None, "APPROVE")
     assert "timed out and was approved" in open_page(reviewer, "/history/").text

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 
 from reviews.components.json_diffs import MISSING
 from reviews.templatetags import desk
+from workflows.common.schemas import form_fields
 from workflows.engine.status import ExecutionStatus, TaskStatus
 
 BIDI = chr(0x202E)
@@ -125,6 +126,33 @@ def test_stress_escapes_and_marks_the_subject_once() -> None:
 )
 def test_a_diff_distinguishes_absent_null_and_empty(value: object, text: str) -> None:
     assert desk.value_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\nb", '"a\nb"'),
+        ("C:\\new\t", r'"C:\\new\t"'),
+        (r"\n" + "\n", '"\\\\n\n"'),
+        ([1, None], "[\n  1,\n  null\n]"),
+    ],
+)
+def test_only_line_breaks_of_texts_are_not_escaped(value: object, text: str) -> None:
+    assert desk.json_with_line_breaks(value) == text
+
+
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        ({"type": "integer", "minimum": 1, "maximum": 9.0}, "at least 1, at most 9"),
+        ({"description": "Share", "exclusiveMinimum": 0.5}, "Share · more than 0.5"),
+        ({"type": "string", "description": "Name"}, "Name"),
+        ({"type": "string"}, ""),
+    ],
+)
+def test_a_field_says_its_limits(rules: dict[str, object], hint: str) -> None:
+    (field,) = form_fields({"properties": {"a": rules}}, {})
+    assert desk.field_hint(field) == hint
 
 
 def test_ids_differ_by_path_and_prefix_and_keep_the_mark_of_a_new_item() -> None:

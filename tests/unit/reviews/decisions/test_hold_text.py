@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews.decisions.escalation import entry_words
-from reviews.decisions.hold_text import approved, headline, rejected
+from reviews.decisions.hold_text import approved, closed_headline, headline, rejected
 from workflows.common.redaction import redact, redact_text
 from workflows.executions.layer_summaries import TaskLine, estimate_tokens, layer_summary, one_line
 
@@ -56,6 +56,21 @@ JSON = st.recursive(
 )
 def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -> None:
     assert headline(phase, tool, task, title) == sentence
+
+
+@pytest.mark.parametrize(
+    ("phase", "tool", "task", "heading"),
+    [
+        ("BEFORE_EXECUTION", "builtin.write_file", "w", "Arguments of write_file"),
+        ("AFTER_EXECUTION", "builtin.echo", "draft", "Output of draft"),
+        ("layer_approval", "", "", "Approval of a layer"),
+        ("something_new", "", "", "Review of a task"),
+    ],
+)
+def test_the_heading_of_a_closed_review_has_no_future(
+    phase: str, tool: str, task: str, heading: str
+) -> None:
+    assert closed_headline(phase, tool, task) == heading
 
 
 def test_a_secret_in_the_title_of_a_run_is_masked() -> None:

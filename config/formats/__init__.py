@@ -1,0 +1,1 @@
+"""Formats of dates and times per language, for `date` without a format and the admin."""
