@@ -10,10 +10,10 @@ from django.utils.safestring import SafeString
 from reviews.models import ReviewClaim
 from workflows.admin.read_only import ReadOnly
 
-from . import absences, holds, notices, records, retention, runs, security_events, slack
+from . import absences, holds, notices, records, retention, runs, security_events, slack, teams
 
 #: Django finds the admin's pages through this module.
-ALSO_HERE = (absences, holds, notices, records, retention, runs, security_events, slack)
+ALSO_HERE = (absences, holds, notices, records, retention, runs, security_events, slack, teams)
 
 
 @admin.register(ReviewClaim)
