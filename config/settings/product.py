@@ -181,6 +181,14 @@ def _tools(home: Path) -> dict[str, Any]:
             "HOLDPOINT_GATE_CALL_SECONDS", 120.0, minimum=1, maximum=3600
         ),
         "gate_keep_days": env_int("HOLDPOINT_GATE_KEEP_DAYS", 90, minimum=1),
+        # Largest arguments and answer of a call that are kept for audits (0: digests only), and
+        # the largest answer of a held call, which is kept for its agent.
+        "gate_keep_bytes": env_int(
+            "HOLDPOINT_GATE_KEEP_BYTES", 65_536, minimum=0, maximum=1_048_576
+        ),
+        "gate_answer_bytes": env_int(
+            "HOLDPOINT_GATE_ANSWER_BYTES", 4_194_304, minimum=65_536, maximum=67_108_864
+        ),
     }
 
 
