@@ -85,6 +85,7 @@ SECTIONS = (
             "workflows.signinalert",
             "socialaccount.socialaccount",
             "reviews.slackaccount",
+            "reviews.teamsaccount",
             "mfa.authenticator",
         ),
     ),
@@ -100,6 +101,8 @@ SECTIONS = (
             "reviews.noticemessage",
             "reviews.slackworkspace",
             "reviews.slackmessage",
+            "reviews.teamsbot",
+            "reviews.teamsmessage",
         ),
     ),
     # Models that no other section names are here too.

@@ -7,6 +7,7 @@ from .answer_links import views as answer_link_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
 from .chat import views as chat_views
+from .chat.teams.views import TeamsView
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
@@ -137,10 +138,16 @@ urlpatterns = [
     path("notifications/slack/code/", chat_views.create_link_code, name="slack_link_code"),
     path(
         "notifications/slack/<int:account_id>/unlink/",
-        chat_views.unlink,
+        chat_views.unlink_slack,
         name="slack_unlink",
     ),
+    path(
+        "notifications/teams/<int:account_id>/unlink/",
+        chat_views.unlink_teams,
+        name="teams_unlink",
+    ),
     path("chat/slack/<int:workspace_id>/", chat_views.SlackView.as_view(), name="slack"),
+    path("chat/teams/<int:bot_id>/", TeamsView.as_view(), name="teams"),
     path("insights/backtest/", backtests_views.backtest, name="backtest"),
     path("insights/backtest/check/", backtests_views.check, name="backtest_check"),
     path("insights/backtest/<int:backtest_id>/", backtests_views.report, name="backtest_report"),

@@ -236,6 +236,16 @@ def gate_call_seconds() -> float:
     return float(_value("gate_call_seconds"))
 
 
+def gate_keep_bytes() -> int:
+    """Largest arguments and answer of a gate's call that are kept; 0 keeps digests only."""
+    return int(_value("gate_keep_bytes"))
+
+
+def gate_answer_bytes() -> int:
+    """Largest answer of a held call, which is kept for its agent."""
+    return int(_value("gate_answer_bytes"))
+
+
 def gate_keep_days() -> int:
     """Days after which calls of a gate that nobody had to approve are deleted."""
     return int(_value("gate_keep_days"))

@@ -95,6 +95,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.sender.run_chat",
             "reviews.push.sender.run",
             "reviews.chat.sender.run",
+            "reviews.chat.teams.sender.run",
             "reviews.audit.chain_anchors.run",
             "reviews.security_events.exports.run",
             "workflows.remote.watcher.run",
@@ -180,6 +181,14 @@ def _tools(home: Path) -> dict[str, Any]:
             "HOLDPOINT_GATE_CALL_SECONDS", 120.0, minimum=1, maximum=3600
         ),
         "gate_keep_days": env_int("HOLDPOINT_GATE_KEEP_DAYS", 90, minimum=1),
+        # Largest arguments and answer of a call that are kept for audits (0: digests only), and
+        # the largest answer of a held call, which is kept for its agent.
+        "gate_keep_bytes": env_int(
+            "HOLDPOINT_GATE_KEEP_BYTES", 65_536, minimum=0, maximum=1_048_576
+        ),
+        "gate_answer_bytes": env_int(
+            "HOLDPOINT_GATE_ANSWER_BYTES", 4_194_304, minimum=65_536, maximum=67_108_864
+        ),
     }
 
 
@@ -372,6 +381,18 @@ def _notices() -> dict[str, Any]:
         "answer_link_hours": env_int("HOLDPOINT_ANSWER_LINK_HOURS", 0, minimum=0, maximum=168),
         # The Web API of GovSlack is at https://slack-gov.com/api/.
         "slack_api_url": env_str("HOLDPOINT_SLACK_API_URL", "https://slack.com/api/"),
+        # Services of the Bot Framework; other clouds have other addresses.
+        "teams_issuer": env_str("HOLDPOINT_TEAMS_ISSUER", "https://api.botframework.com"),
+        "teams_openid_url": env_str(
+            "HOLDPOINT_TEAMS_OPENID_URL",
+            "https://login.botframework.com/v1/.well-known/openidconfiguration",
+        ),
+        "teams_login_url": env_str(
+            "HOLDPOINT_TEAMS_LOGIN_URL", "https://login.microsoftonline.com/"
+        ),
+        "teams_service_url": env_str(
+            "HOLDPOINT_TEAMS_SERVICE_URL", "https://smba.trafficmanager.net/"
+        ),
     }
 
 

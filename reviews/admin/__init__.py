@@ -10,10 +10,23 @@ from django.utils.safestring import SafeString
 from reviews.models import ReviewClaim
 from workflows.admin.read_only import ReadOnly
 
-from . import absences, holds, notices, records, retention, runs, security_events, slack
+from . import (
+    absences,
+    gate_calls,
+    holds,
+    notices,
+    records,
+    retention,
+    runs,
+    security_events,
+    slack,
+    teams,
+)
 
 #: Django finds the admin's pages through this module.
-ALSO_HERE = (absences, holds, notices, records, retention, runs, security_events, slack)
+ALSO_HERE = (
+    absences, gate_calls, holds, notices, records, retention, runs, security_events, slack, teams,
+)  # fmt: skip
 
 
 @admin.register(ReviewClaim)

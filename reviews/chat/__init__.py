@@ -3,8 +3,10 @@
     notifications.notify ──> SlackMessage ── sender ──> Slack's Web API
     journal: a hold changed ── outbox.refresh ──┘ (the message is updated)
 
-    Slack ── signed request ── views ── interactions ──> reviews.decisions.services.decide
+    Slack ── signed request ── views ── interactions ── deciding ──> reviews.decisions.services
 
-A press counts as the person who linked the Slack account (`accounts`).  Rights, four eyes, versions
-and masks are the ones of every other interface.
+`teams/` does the same with Microsoft Teams; accounts, outbox and deciding are shared.
+
+A press counts as the person who linked the account (`accounts`).  Rights, four eyes, versions and
+masks are the ones of every other interface.
 """

@@ -1,7 +1,7 @@
-"""Slack accounts and the people who linked them.
+"""Accounts of Slack and Teams, and the people who linked them.
 
-A person who has signed in gets a code in the notification settings and enters it in Slack.  Slack
-signs the request that brings the code, so it is certain whose Slack account it is; only the person
+A person who has signed in gets a code in the notification settings and enters it in the chat.  The
+request that brings the code is signed, so it is certain whose account it is; only the person
 sees the code.  An e-mail address links nothing.  A change of the person's password ends codes and
 links, so neither outlives a stolen session.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from django.db.models.functions import Now
 from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
-from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace
+from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace, TeamsAccount, TeamsBot
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _CODE_LENGTH: Final = 10
 CODE_MINUTES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TeamsIdentity:
+    """The sender of a request of Teams, and the chat in which it was made."""
+
+    teams_user: str
+    name: str
+    conversation: str
+    service_url: str
+    #: Whether the chat is the one of this person and the bot.
+    is_personal: bool
 
 
 class CodeInvalid(Exception):
@@ -39,8 +52,13 @@ def has_workspaces() -> bool:
     return SlackWorkspace.objects.filter(enabled=True).exists()
 
 
+def has_bots() -> bool:
+    """Whether any bot of Teams is connected."""
+    return TeamsBot.objects.filter(enabled=True).exists()
+
+
 def create_code(user: User) -> str:
-    """Return a new code that links one Slack account; an earlier code of the user ends."""
+    """Return a new code that links one account; an earlier code of the user ends."""
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
     SlackLinkCode.objects.update_or_create(
         user=user,
@@ -59,15 +77,26 @@ def link_by_code(workspace: SlackWorkspace, slack_user: str, code: str) -> Slack
     It replaces an earlier link of this Slack account, and the person's earlier account.
     """
     with transaction.atomic():
-        rows = SlackLinkCode.objects.select_for_update().select_related("user")
-        row = rows.filter(digest=_digest(code), expires_at__gt=Now(), user__is_active=True).first()
-        if row is None:
-            raise CodeInvalid
-        user = row.user
-        if not constant_time_compare(row.session_hash, user.get_session_auth_hash()):
-            raise CodeInvalid
-        row.delete()
-        return link(workspace, slack_user, user)
+        return link(workspace, slack_user, _use_code(code))
+
+
+def link_teams_by_code(bot: TeamsBot, identity: TeamsIdentity, code: str) -> TeamsAccount:
+    """Link the Teams account to the person of the code, as `link_by_code` does."""
+    with transaction.atomic():
+        return link_teams(bot, identity, _use_code(code))
+
+
+def _use_code(code: str) -> User:
+    """Delete the code and return its person, in the caller's transaction; raises CodeInvalid."""
+    rows = SlackLinkCode.objects.select_for_update().select_related("user")
+    row = rows.filter(digest=_digest(code), expires_at__gt=Now(), user__is_active=True).first()
+    if row is None:
+        raise CodeInvalid
+    user = row.user
+    if not constant_time_compare(row.session_hash, user.get_session_auth_hash()):
+        raise CodeInvalid
+    row.delete()
+    return user
 
 
 def link(workspace: SlackWorkspace, slack_user: str, user: User) -> SlackAccount:
@@ -85,10 +114,28 @@ def link(workspace: SlackWorkspace, slack_user: str, user: User) -> SlackAccount
     return account
 
 
-def unlink(user: User, account_id: int) -> bool:
+def link_teams(bot: TeamsBot, identity: TeamsIdentity, user: User) -> TeamsAccount:
+    """Store the link, in the caller's transaction."""
+    accounts = TeamsAccount.objects.filter(bot=bot)
+    accounts.filter(teams_user=identity.teams_user).delete()
+    accounts.filter(user=user).delete()
+    account = TeamsAccount.objects.create(
+        bot=bot,
+        teams_user=identity.teams_user,
+        name=identity.name,
+        conversation=identity.conversation,
+        service_url=identity.service_url,
+        user=user,
+        session_hash=user.get_session_auth_hash(),
+    )
+    _log(user, account, ADDITION)
+    return account
+
+
+def unlink(user: User, account_id: int, kind: type[SlackAccount] | type[TeamsAccount]) -> bool:
     """Remove one of the user's own links; return False if they have no such link."""
     with transaction.atomic():
-        account = SlackAccount.objects.filter(pk=account_id, user=user).first()
+        account = kind._default_manager.filter(pk=account_id, user=user).first()
         if account is None:
             return False
         _log(user, account, DELETION)
@@ -101,6 +148,11 @@ def accounts_of(user: User) -> list[SlackAccount]:
     return list(SlackAccount.objects.filter(user=user).select_related("workspace", "user"))
 
 
+def teams_accounts_of(user: User) -> list[TeamsAccount]:
+    """Return the Teams accounts that the user has linked."""
+    return list(TeamsAccount.objects.filter(user=user).select_related("bot", "user"))
+
+
 def person_of(workspace: SlackWorkspace, slack_user: str) -> User | None:
     """Return the person who linked this Slack account, or None; a link may have ended."""
     rows = SlackAccount.objects.select_related("user")
@@ -108,15 +160,34 @@ def person_of(workspace: SlackWorkspace, slack_user: str) -> User | None:
     return account.user if account and account.is_current else None
 
 
+def teams_account_of(bot: TeamsBot, identity: TeamsIdentity) -> TeamsAccount | None:
+    """Return the link of this Teams account, or None; a link may have ended.
+
+    The chat's address may change, so the link gets the one of this request.
+    """
+    rows = TeamsAccount.objects.select_related("user")
+    account = rows.filter(bot=bot, teams_user=identity.teams_user).first()
+    if account is None or not account.is_current:
+        return None
+    if identity.is_personal:
+        address = {"conversation": identity.conversation, "service_url": identity.service_url}
+        if any(getattr(account, name) != value for name, value in address.items()):
+            TeamsAccount.objects.filter(pk=account.pk).update(**address)
+    return account
+
+
 def _digest(code: str) -> str:
     plain = code.upper().replace("-", "").replace(" ", "")
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()
 
 
-def _log(user: User, account: SlackAccount, flag: int) -> None:
-    rows = SlackAccount.objects.filter(pk=account.pk)
-    message = _("Slack account %(account)s in %(workspace)s") % {
-        "account": account.slack_user,
-        "workspace": account.workspace.name,
-    }
+def _log(user: User, account: SlackAccount | TeamsAccount, flag: int) -> None:
+    rows = type(account)._default_manager.filter(pk=account.pk)
+    if isinstance(account, SlackAccount):
+        text = _("Slack account %(account)s in %(workspace)s")
+        place = account.workspace.name
+    else:
+        text = _("Teams account %(account)s of the bot %(workspace)s")
+        place = account.bot.name
+    message = text % {"account": str(account), "workspace": place}
     LogEntry.objects.log_actions(user.pk, rows, flag, change_message=message, single_object=True)

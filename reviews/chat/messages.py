@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
@@ -21,7 +22,7 @@ from reviews.decisions.hold_text import headline
 from reviews.decisions.pages import decision_sentence, expired_words, hold_state, pretty
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.withdrawal import without_withdrawn
-from reviews.models import HumanReviewRecord, SlackMessage
+from reviews.models import ChatMessage, HumanReviewRecord, LinkedAccount, SlackMessage
 from reviews.notifications import inbox, notice_text
 from reviews.notifications.mail_and_chat_text import escaped
 from reviews.notifications.notify import ACTIONABLE_KINDS
@@ -62,14 +63,8 @@ def content_of(message: SlackMessage) -> Content | None:
     """
     hold = message.hold
     asks = message.kind in ACTIONABLE_KINDS
-    if message.account is not None:
-        user = message.account.user
-        if not message.account.is_current:
-            return None
-        if not user.is_active or not can_see(user, hold.execution, hold.groups):
-            return None
-        if not message.ts and inbox.read_keys(user, [message.key]):
-            return None
+    if message.account is not None and not may_get(message.account, message):
+        return None
     is_open = hold.status == Hold.Status.OPEN
     if asks and not is_open and not message.ts:
         return None
@@ -85,6 +80,20 @@ def content_of(message: SlackMessage) -> Content | None:
     return {"text": escaped(visible(sentence)), "blocks": blocks}
 
 
+def may_get(account: LinkedAccount, message: ChatMessage) -> bool:
+    """Whether the person gets the message: the link stands, and they may see the run.
+
+    A new message about a notice that they have read is not sent.
+    """
+    hold, user = message.hold, account.user
+    if not account.is_current or not user.is_active:
+        return False
+    if not can_see(user, hold.execution, hold.groups):
+        return False
+    is_posted = bool(getattr(message, message.posted_field))
+    return is_posted or not inbox.read_keys(user, [message.key])
+
+
 def outcome(hold: Hold, *, with_comment: bool) -> str:
     """`ann approved this with 1 change`: how a closed review ended."""
     rows = HumanReviewRecord.objects.filter(hold=hold).with_keys().order_by("id")
@@ -98,19 +107,19 @@ def outcome(hold: Hold, *, with_comment: bool) -> str:
     return f"{sentence}: {comment}" if with_comment and comment else sentence
 
 
-def answers_in_slack(hold: Hold) -> bool:
+def answers_in_chat(hold: Hold) -> bool:
     """Whether buttons may decide the hold; others need a sign-in, as with the links of e-mails.
 
     Each text has to fit into a block: nobody approves what they have not seen.
     """
     if not takes_links(hold):
         return False
-    texts = (*_action_texts(hold), mask_secrets(hold.instructions), _payload_text(hold))
+    texts = (*action_texts(hold), mask_secrets(hold.instructions), payload_text(hold))
     return all(len(visible(each)) <= _MAX_TEXT for each in texts)
 
 
 def _request(hold: Hold, *, shows: bool) -> Blocks:
-    in_slack = answers_in_slack(hold)
+    in_slack = answers_in_chat(hold)
     blocks: Blocks = []
     if shows and in_slack:
         blocks += _payload(hold)
@@ -243,8 +252,13 @@ def edit_blocks(hold: Hold) -> Blocks:
 
     The id of an input's block is the name of the control in the form of the decision page.
     """
+    return [_input(each) for each in single_fields(hold)]
+
+
+def single_fields(hold: Hold) -> list[FormField]:
+    """Return the single values of the payload that chats have an input for; [] for too many."""
     fields = list(_leaves(editable_fields(hold)))
-    return [_input(each) for each in fields] if len(fields) <= _MAX_FIELDS else []
+    return fields if len(fields) <= _MAX_FIELDS else []
 
 
 def editable_fields(hold: Hold) -> tuple[FormField, ...]:
@@ -291,14 +305,20 @@ def _element(field: FormField) -> dict[str, Any]:
             "multiline": field.kind in ("textarea", "json"),
         }
         return {**element, "initial_value": field.text} if field.text else element
-    choices = [(o.value, o.label) for o in field.options]
-    if field.kind == "boolean":
-        choices = [("true", _("yes")), ("false", _("no"))]
+    choices, chosen = choices_of(field)
     options = [{"text": _label(visible(label)), "value": value} for value, label in choices]
-    chosen = field.text or next((o.value for o in field.options if o.selected), "")
     initial = [each for each in options if each["value"] == chosen]
     element = {"type": "static_select", "action_id": "value", "options": options}
     return {**element, "initial_option": initial[0]} if initial else element
+
+
+def choices_of(field: FormField) -> tuple[list[tuple[str, str]], str]:
+    """Return the choices of a field, as pairs of value and label, and the chosen value."""
+    choices = [(option.value, option.label) for option in field.options]
+    if field.kind == "boolean":
+        choices = [("true", _("yes")), ("false", _("no"))]
+    chosen = next((option.value for option in field.options if option.selected), "")
+    return choices, field.text or chosen
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -318,7 +338,7 @@ def _payload(hold: Hold) -> Blocks:
     blocks = _action(hold)
     if hold.instructions:
         blocks.append(_plain(mask_secrets(hold.instructions)))
-    text = {"type": "text", "text": _payload_text(hold)}
+    text = {"type": "text", "text": payload_text(hold)}
     blocks.append(
         {
             "type": "rich_text",
@@ -330,10 +350,10 @@ def _payload(hold: Hold) -> Blocks:
 
 def _action(hold: Hold) -> Blocks:
     """Return what a reviewer reads about the action of an outside agent."""
-    return [_plain(text) for text in _action_texts(hold)]
+    return [_plain(text) for text in action_texts(hold)]
 
 
-def _action_texts(hold: Hold) -> list[str]:
+def action_texts(hold: Hold) -> list[str]:
     """Return title, description, facts and context of an outside action, with secrets masked."""
     action = external_action_context(hold)
     if action is None:
@@ -345,12 +365,28 @@ def _action_texts(hold: Hold) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def _payload_text(hold: Hold) -> str:
+def payload_text(hold: Hold) -> str:
     """Return the masked payload as text."""
     return visible(pretty(shown_payload(hold, payload_schema(hold)).value))
 
 
 def _facts(hold: Hold) -> dict[str, Any]:
+    facts = fact_texts(hold)
+    if hold.expires_at is not None:
+        at = int(hold.expires_at.timestamp())
+        due = f"<!date^{at}^{{date_short_pretty}} {{time}}|{utc_text(hold.expires_at)}>"
+        facts.append(_("decide by %(time)s") % {"time": due})
+    text = {"type": "mrkdwn", "text": " · ".join(facts)}
+    return {"type": "context", "elements": [text]}
+
+
+def utc_text(moment: datetime) -> str:
+    """`2026-05-01 12:00 UTC`."""
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def fact_texts(hold: Hold) -> list[str]:
+    """Return risk, run and votes, without the deadline."""
     risks = {"low": _("Low risk"), "medium": _("Medium risk"), "high": _("High risk")}
     facts = [risks[risk_of(hold)], _("run %(id)s") % {"id": hold.execution_id}]
     if hold.quorum > 1:
@@ -360,13 +396,7 @@ def _facts(hold: Hold) -> dict[str, Any]:
             )
             % {"done": len(hold.approvals), "needed": hold.quorum}
         )
-    if hold.expires_at is not None:
-        at = int(hold.expires_at.timestamp())
-        plain = hold.expires_at.strftime("%Y-%m-%d %H:%M UTC")
-        due = f"<!date^{at}^{{date_short_pretty}} {{time}}|{plain}>"
-        facts.append(_("decide by %(time)s") % {"time": due})
-    text = {"type": "mrkdwn", "text": " · ".join(facts)}
-    return {"type": "context", "elements": [text]}
+    return facts
 
 
 def _plain(text: str) -> dict[str, Any]:

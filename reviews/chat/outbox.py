@@ -1,38 +1,57 @@
-"""Messages to Slack: stored with their event, claimed by one sender at a time, updated later."""
+"""Messages to chats: stored with their event, claimed by one sender at a time, updated later."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from reviews import conf
-from reviews.models import SlackAccount, SlackChannel, SlackMessage, SlackWorkspace
+from reviews.models import (
+    ChatMessage,
+    SlackAccount,
+    SlackChannel,
+    SlackMessage,
+    TeamsAccount,
+    TeamsMessage,
+)
 from reviews.notifications.outbox import backoff_seconds, claim_due
 from workflows.realtime import work_hints
 
 if TYPE_CHECKING:
     from reviews.notifications.notify import Notification
 
-Status = SlackMessage.Status
+Status = ChatMessage.Status
+Message = TypeVar("Message", bound=ChatMessage)
 
 
 def add(
-    people: Iterable[tuple[SlackAccount, Notification]],
+    people: Iterable[tuple[SlackAccount | TeamsAccount, Notification]],
     channels: Iterable[tuple[SlackChannel, Notification]],
 ) -> None:
     """Queue a message for each account and each channel, in the caller's transaction."""
-    rows = [_message(each, account=account) for account, each in people]
-    rows += [_message(each, channel=channel) for channel, each in channels]
-    SlackMessage.objects.bulk_create(rows, batch_size=1000, ignore_conflicts=True)
-    if rows:
+    accounts = list(people)
+    slack = [
+        _slack_message(each, account=account)
+        for account, each in accounts
+        if isinstance(account, SlackAccount)
+    ]
+    slack += [_slack_message(each, channel=channel) for channel, each in channels]
+    teams = [
+        _fields_of(TeamsMessage(bot_id=account.bot_id, account=account), each)
+        for account, each in accounts
+        if isinstance(account, TeamsAccount)
+    ]
+    SlackMessage.objects.bulk_create(slack, batch_size=1000, ignore_conflicts=True)
+    TeamsMessage.objects.bulk_create(teams, batch_size=1000, ignore_conflicts=True)
+    if slack or teams:
         work_hints.announce_work()
 
 
-def _message(
+def _slack_message(
     each: Notification,
     *,
     account: SlackAccount | None = None,
@@ -40,61 +59,61 @@ def _message(
 ) -> SlackMessage:
     receiver = account or channel
     assert receiver is not None  # noqa: S101 - one of them is given
-    return SlackMessage(
-        workspace_id=receiver.workspace_id,
-        account=account,
-        channel=channel,
-        hold=each.hold,
-        kind=each.kind,
-        key=each.key,
-        actor=each.actor,
-        detail=dict(each.detail),
-    )
+    message = SlackMessage(workspace_id=receiver.workspace_id, account=account, channel=channel)
+    return _fields_of(message, each)
+
+
+def _fields_of(message: Message, each: Notification) -> Message:
+    """Fill in what the message says."""
+    message.hold = each.hold
+    message.kind = each.kind
+    message.key = each.key
+    message.actor = each.actor
+    message.detail = dict(each.detail)
+    return message
 
 
 def refresh(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
     """Have the messages about these holds, and about holds of these executions, updated."""
-    for about in (Q(hold__in=list(hold_ids)), Q(hold__execution__in=list(execution_ids))):
-        refreshed = (
-            SlackMessage.objects.filter(about)
-            .exclude(ts="")
-            .update(status=Status.PENDING, claims=F("claims") + 1, attempts=0, next_at=Now())
-        )
-        if refreshed:
-            work_hints.announce_work()
-        # Perhaps its sender has read the hold already: `mark_sent` then leaves it pending.
-        SlackMessage.objects.filter(about, ts="", status=Status.PENDING).update(
-            claims=F("claims") + 1
-        )
+    holds, executions = list(hold_ids), list(execution_ids)
+    for about in (Q(hold__in=holds), Q(hold__execution__in=executions)):
+        _refresh(SlackMessage.objects.filter(about))
+        _refresh(TeamsMessage.objects.filter(about))
 
 
-def claim_next() -> SlackMessage | None:
-    """Claim the next message that is due for one lease, or return None."""
-    pk = claim_due(SlackMessage.objects.all(), claims=F("claims") + 1)
-    if pk is None:
-        return None
-    related = SlackMessage.objects.select_related(
-        "workspace", "account__user", "channel", "hold__execution__workflow"
-    )
-    return related.get(pk=pk)
+def _refresh(messages: QuerySet[Message]) -> None:
+    not_posted = {messages.model.posted_field: ""}
+    changes = {"status": Status.PENDING, "attempts": 0, "next_at": Now()}
+    if messages.exclude(**not_posted).update(claims=F("claims") + 1, **changes):
+        work_hints.announce_work()
+    # Perhaps its sender has read the hold already: `mark_sent` then leaves it pending.
+    messages.filter(**not_posted, status=Status.PENDING).update(claims=F("claims") + 1)
 
 
-def mark_sent(message: SlackMessage, *, conversation: str, ts: str) -> None:
-    """Record success; a message that was refreshed meanwhile stays pending."""
-    stored = {"conversation": conversation, "ts": ts}
-    if not _update(message, status=Status.SENT, finished_at=Now(), error="", **stored):
-        SlackMessage.objects.filter(pk=message.pk, ts="").update(**stored, next_at=Now())
-    SlackWorkspace.objects.filter(pk=message.workspace_id).update(
-        last_success_at=Now(), last_error=""
-    )
+def claim_next(messages: QuerySet[Message]) -> Message | None:
+    """Claim the next of these messages that is due for one lease, or return None."""
+    pk = claim_due(messages.model._default_manager.all(), claims=F("claims") + 1)
+    return None if pk is None else messages.get(pk=pk)
 
 
-def drop(message: SlackMessage) -> None:
+def mark_sent(message: ChatMessage, **posted: str) -> None:
+    """Record success; a message that was refreshed meanwhile stays pending.
+
+    `posted` are the fields with the chat's ids of the message.
+    """
+    if not _update(message, status=Status.SENT, finished_at=Now(), error="", **posted):
+        not_posted = {message.posted_field: ""}
+        rows = type(message)._default_manager.filter(pk=message.pk, **not_posted)
+        rows.update(**posted, next_at=Now())
+    _update_connection(message, last_success_at=Now(), last_error="")
+
+
+def drop(message: ChatMessage) -> None:
     """Finish a message that has nothing left to say."""
     _update(message, status=Status.DROPPED, finished_at=Now())
 
 
-def mark_failed(message: SlackMessage, error: str) -> None:
+def mark_failed(message: ChatMessage, error: str) -> None:
     """Schedule a retry with exponential backoff, or give up after the last attempt."""
     changes: dict[str, object] = {"error": error[:1000]}
     if message.attempts >= conf.notice_max_attempts():
@@ -103,20 +122,27 @@ def mark_failed(message: SlackMessage, error: str) -> None:
         seconds = backoff_seconds(message.attempts)
         changes["next_at"] = Now() + timedelta(seconds=seconds)
     _update(message, **changes)
-    SlackWorkspace.objects.filter(pk=message.workspace_id).update(
-        last_failure_at=Now(), last_error=error[:1000]
-    )
+    _update_connection(message, last_failure_at=Now(), last_error=error[:1000])
 
 
-def pause(message: SlackMessage, seconds: float) -> None:
-    """Let the workspace's messages wait after a rate limit; it counts as no attempt."""
+def pause(message: ChatMessage, seconds: float) -> None:
+    """Let the messages of the workspace or bot wait after a rate limit; it counts as no attempt."""
     later = Now() + timedelta(seconds=seconds)
     _update(message, attempts=F("attempts") - 1, next_at=later)
-    waiting = SlackMessage.objects.filter(workspace=message.workspace_id, status=Status.PENDING)
+    connection = message.connection_field
+    waiting = type(message)._default_manager.filter(
+        **{connection: getattr(message, connection)}, status=Status.PENDING
+    )
     waiting.filter(next_at__lt=later).update(next_at=later)
 
 
-def _update(message: SlackMessage, **changes: object) -> int:
+def _update(message: ChatMessage, **changes: object) -> int:
     """Update the message; return 0 if it was claimed or refreshed since."""
-    claimed = SlackMessage.objects.filter(pk=message.pk, claims=message.claims)
+    claimed = type(message)._default_manager.filter(pk=message.pk, claims=message.claims)
     return claimed.filter(status=Status.PENDING).update(**changes)
+
+
+def _update_connection(message: ChatMessage, **changes: object) -> None:
+    """Update the workspace or bot of the message."""
+    connection = getattr(message, message.connection_field)
+    type(connection)._default_manager.filter(pk=connection.pk).update(**changes)

@@ -1,4 +1,4 @@
-"""Send the messages of the outbox, in a thread of its own."""
+"""Send the messages to Slack, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def run(stop: threading.Event) -> None:
 
 def send_next() -> int:
     """Post or update the next due message; return 1, or 0 if there is none."""
-    message = outbox.claim_next()
+    message = outbox.claim_next(
+        SlackMessage.objects.select_related(
+            "workspace", "account__user", "channel", "hold__execution__workflow"
+        )
+    )
     if message is None:
         return 0
     content = messages.content_of(message)

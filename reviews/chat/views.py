@@ -1,4 +1,4 @@
-"""The endpoint for Slack's requests, and linking of Slack accounts in the notification settings."""
+"""The endpoint for Slack's requests, and linking of accounts in the notification settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from django.views.decorators.http import require_POST
 from django.views.generic import View
 
 from reviews.components.views import SeeOther, current_user, page
-from reviews.models import SlackWorkspace
+from reviews.models import SlackAccount, SlackWorkspace, TeamsAccount
 from reviews.notifications.pages import preferences_context
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 
 from . import accounts, interactions, signatures
+from .deciding import BadPayload
 from .slack_api import SlackError
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class SlackView(View):
             return JsonResponse({"error": "the signature is not valid"}, status=401)
         try:
             return self._answer(request, workspace)
-        except interactions.BadPayload:
+        except BadPayload:
             return JsonResponse({"error": "the payload is not supported"}, status=400)
         except SlackError as error:
             # Slack shows that the press failed: a dialog cannot be opened in another way.
@@ -61,7 +62,7 @@ class SlackView(View):
     def _answer(self, request: HttpRequest, workspace: SlackWorkspace) -> HttpResponse:
         if "command" in request.POST:
             if request.POST.get("team_id") != workspace.team_id:
-                raise interactions.BadPayload
+                raise BadPayload
             text = interactions.link_command(
                 workspace, request.POST.get("user_id", ""), request.POST.get("text", "")
             )
@@ -74,9 +75,9 @@ def _payload(request: HttpRequest) -> dict[str, Any]:
     try:
         payload = json.loads(request.POST.get("payload", ""))
     except (ValueError, RecursionError):
-        raise interactions.BadPayload from None
+        raise BadPayload from None
     if not isinstance(payload, dict):
-        raise interactions.BadPayload
+        raise BadPayload
     return payload
 
 
@@ -85,7 +86,7 @@ def _payload(request: HttpRequest) -> dict[str, Any]:
 @sensitive_variables("code")
 def create_link_code(request: HttpRequest) -> HttpResponse:
     """Show a new code once, on the page of the notification settings."""
-    if not accounts.has_workspaces():
+    if not (accounts.has_workspaces() or accounts.has_bots()):
         raise Http404
     user = current_user(request)
     code = accounts.create_code(user)
@@ -95,9 +96,22 @@ def create_link_code(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def unlink(request: HttpRequest, account_id: int) -> HttpResponse:
+def unlink_slack(request: HttpRequest, account_id: int) -> HttpResponse:
     """Remove one of the user's own linked Slack accounts."""
-    if not accounts.unlink(current_user(request), account_id):
+    return _unlink(request, account_id, SlackAccount)
+
+
+@login_required
+@require_POST
+def unlink_teams(request: HttpRequest, account_id: int) -> HttpResponse:
+    """Remove one of the user's own linked Teams accounts."""
+    return _unlink(request, account_id, TeamsAccount)
+
+
+def _unlink(
+    request: HttpRequest, account_id: int, kind: type[SlackAccount] | type[TeamsAccount]
+) -> HttpResponse:
+    if not accounts.unlink(current_user(request), account_id, kind):
         raise Http404
-    page_messages.success(request, _("The Slack account is no longer linked."))
+    page_messages.success(request, _("The account is no longer linked."))
     return SeeOther(reverse("reviews:notice_preferences"))

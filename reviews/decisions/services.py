@@ -101,7 +101,7 @@ class DecisionRequest:
     #: Version of the execution that the person saw; another present version is a conflict.
     version: int
     #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
-    #: e-mail), "slack", "bulk" or "mcp".
+    #: e-mail), "slack", "teams", "bulk" or "mcp".
     source: str
     #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
     edits: Any = None
@@ -295,7 +295,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGE_SOURCES = ("web", "admin", "link", "slack")
+_PAGE_SOURCES = ("web", "admin", "link", "slack", "teams")
 
 
 def reason_required(hold: Hold, source: str) -> bool:

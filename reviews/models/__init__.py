@@ -13,7 +13,18 @@ from .audit import (
     open_payload,
 )
 from .backtests import Backtest
-from .chat import SlackAccount, SlackChannel, SlackLinkCode, SlackMessage, SlackWorkspace
+from .chat import (
+    ChatMessage,
+    LinkedAccount,
+    SlackAccount,
+    SlackChannel,
+    SlackLinkCode,
+    SlackMessage,
+    SlackWorkspace,
+    TeamsAccount,
+    TeamsBot,
+    TeamsMessage,
+)
 from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
 from .people import ProvisionedGroup, ProvisionedUser
 from .planner import PlanDraft
@@ -26,12 +37,14 @@ __all__ = [
     "ANSWERS",
     "Backtest",
     "ChatHook",
+    "ChatMessage",
     "ClaimStart",
     "Decision",
     "DeniedAttempt",
     "ErasableRun",
     "HumanReviewRecord",
     "LegalHold",
+    "LinkedAccount",
     "Notice",
     "NoticeKind",
     "NoticeMessage",
@@ -59,5 +72,8 @@ __all__ = [
     "SlackLinkCode",
     "SlackMessage",
     "SlackWorkspace",
+    "TeamsAccount",
+    "TeamsBot",
+    "TeamsMessage",
     "open_payload",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from reviews.chat import outbox as slack_outbox
+from reviews.chat import outbox as chat_outbox
 from reviews.models import NoticeKind
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Grant, Hold
@@ -76,7 +76,7 @@ def _process(events: Sequence[ExecutionEvent]) -> None:
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )
-    slack_outbox.refresh(
+    chat_outbox.refresh(
         hold_ids=[e.payload["hold_id"] for e in events if e.kind in _DECISION_KINDS],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models.functions import Now
 
 from reviews.absences.services import delegates_of
-from reviews.chat import outbox as slack_outbox
+from reviews.chat import outbox as chat_outbox
 from reviews.decisions.rights import right_now
 from reviews.models import (
     ChatHook,
@@ -19,6 +19,7 @@ from reviews.models import (
     PushSubscription,
     SlackAccount,
     SlackChannel,
+    TeamsAccount,
 )
 from reviews.push import outbox as push_outbox
 from reviews.sockets import broadcasts
@@ -92,7 +93,7 @@ def notify(notifications: Iterable[Notification]) -> int:
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
     outbox.add(mails=mails, posts=_posts(events))
     push_outbox.add(_to_browsers(events, preferences))
-    slack_outbox.add(_to_accounts(events, preferences), _to_channels(events))
+    chat_outbox.add(_to_accounts(events, preferences), _to_channels(events))
     broadcasts.unread_changed({each.user_id for each in notices})
     return len(notices)
 
@@ -185,12 +186,14 @@ def _to_browsers(
 
 def _to_accounts(
     events: Sequence[Notification], preferences: Mapping[int, Preferences]
-) -> list[tuple[SlackAccount, Notification]]:
-    """Return the direct messages to recipients who linked a Slack account and want this kind."""
+) -> list[tuple[SlackAccount | TeamsAccount, Notification]]:
+    """Return the direct messages to recipients who linked an account and want this kind."""
     user_ids = {user.pk for each in events for user in each.recipients}
-    accounts: defaultdict[int, list[SlackAccount]] = defaultdict(list)
-    for account in SlackAccount.objects.filter(user__in=user_ids, workspace__enabled=True):
-        accounts[account.user_id].append(account)
+    accounts: defaultdict[int, list[SlackAccount | TeamsAccount]] = defaultdict(list)
+    for slack in SlackAccount.objects.filter(user__in=user_ids, workspace__enabled=True):
+        accounts[slack.user_id].append(slack)
+    for teams in TeamsAccount.objects.filter(user__in=user_ids, bot__enabled=True):
+        accounts[teams.user_id].append(teams)
     return [
         (account, each)
         for each in events

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from reviews import conf
 from reviews.chat import accounts
@@ -68,8 +69,9 @@ def _row(notice: Notice) -> dict[str, Any]:
 
 
 def preferences_context(user: User) -> dict[str, Any]:
-    """Each kind with the user's choice, and whether e-mail and Slack reach them."""
+    """Each kind with the user's choice, and whether e-mail and chats reach them."""
     preferences = preferences_of(user)
+    slack_accounts, teams_accounts = accounts.accounts_of(user), accounts.teams_accounts_of(user)
     last = NoticeMessage.objects.filter(user=user.pk).exclude(error="").first()
     return {
         "kinds": tuple(
@@ -88,6 +90,18 @@ def preferences_context(user: User) -> dict[str, Any]:
         "push_browsers": PushSubscription.objects.filter(user=user.pk),
         "push_key": push_key().application_key,
         "slack_is_on": accounts.has_workspaces(),
-        "slack_accounts": accounts.accounts_of(user),
+        "slack_accounts": slack_accounts,
+        "teams_is_on": accounts.has_bots(),
+        "teams_accounts": teams_accounts,
+        "chat_column": _chat_column(bool(slack_accounts), bool(teams_accounts)),
         "code_minutes": accounts.CODE_MINUTES,
     }
+
+
+def _chat_column(slack: bool, teams: bool) -> str:  # noqa: FBT001
+    """Return the heading of the kinds that are sent to linked accounts; "" without an account."""
+    if slack and teams:
+        return _("In Slack and Teams")
+    if slack or teams:
+        return _("In Slack") if slack else _("In Teams")
+    return ""

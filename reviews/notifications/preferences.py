@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 KINDS = tuple(NoticeKind.values)
 #: E-mailed by default: reviews that were left undone, not each new one.
 MAILED = frozenset({NoticeKind.REMINDER.value, NoticeKind.ESCALATED.value})
-#: Sent by Slack by default, once the person has linked an account.
+#: Sent by Slack and Teams by default, once the person has linked an account.
 MESSAGED = frozenset({NoticeKind.WAITING.value, *MAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Kinds that are not shown, kinds that are e-mailed, and kinds that are sent by Slack."""
+    """Kinds that are not shown, that are e-mailed, and that are sent to linked accounts."""
 
     muted: frozenset[str] = frozenset()
     mailed: frozenset[str] = MAILED
@@ -56,9 +56,9 @@ def save_preferences(
     mailed: Collection[str],
     messaged: Collection[str] | None = None,
 ) -> Preferences:
-    """Store which kinds are shown, e-mailed and sent by Slack; unknown kinds are ignored.
+    """Store which kinds are shown, e-mailed and sent to linked accounts; unknown kinds are ignored.
 
-    With None the kinds that are sent by Slack stay as they are.
+    With None the kinds that are sent to linked accounts stay as they are.
     """
     changes = {
         "muted": [kind for kind in KINDS if kind not in shown],

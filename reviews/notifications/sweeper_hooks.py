@@ -10,7 +10,15 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from reviews import conf
-from reviews.models import Notice, NoticeKind, NoticeMessage, PushMessage, ReviewClaim, SlackMessage
+from reviews.models import (
+    Notice,
+    NoticeKind,
+    NoticeMessage,
+    PushMessage,
+    ReviewClaim,
+    SlackMessage,
+    TeamsMessage,
+)
 from reviews.sockets import broadcasts
 from workflows.executions.legal_holds import without_legal_hold
 from workflows.journal import sweeper_queries as journal_due
@@ -109,6 +117,7 @@ def forget_old() -> int:
         NoticeMessage.objects.filter(finished_at__lt=cutoff),
         without_legal_hold(PushMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
         without_legal_hold(SlackMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
+        without_legal_hold(TeamsMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
     ):
         ids = list(rows.values_list("pk", flat=True)[:5000])
         if ids:

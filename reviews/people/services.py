@@ -14,7 +14,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from reviews.components.admin_rights import log, log_addition, log_change
-from reviews.models import ChatHook, PushSubscription, ReviewClaim, SlackAccount, SlackLinkCode
+from reviews.models import (
+    ChatHook,
+    PushSubscription,
+    ReviewClaim,
+    SlackAccount,
+    SlackLinkCode,
+    TeamsAccount,
+)
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
 from workflows.permissions import tokens
@@ -124,6 +131,7 @@ def end_access(*, actor: User, person: User) -> None:
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())
     SlackAccount.objects.filter(user=person).delete()
+    TeamsAccount.objects.filter(user=person).delete()
     SlackLinkCode.objects.filter(user=person).delete()
     PushSubscription.objects.filter(user=person).delete()
     ChatHook.objects.filter(user=person).delete()

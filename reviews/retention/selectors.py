@@ -21,6 +21,7 @@ from reviews.models import (
     ReviewClaim,
     ReviewPresence,
     SlackMessage,
+    TeamsMessage,
 )
 from workflows.models import (
     Checkpoint,
@@ -57,6 +58,7 @@ DELETED: Final[dict[str, tuple[type[models.Model], str]]] = {
     "times of claims": (ClaimStart, "hold__execution"),
     "open review pages": (ReviewPresence, "hold__execution"),
     "Slack messages": (SlackMessage, "hold__execution"),
+    "Teams messages": (TeamsMessage, "hold__execution"),
     "push messages": (PushMessage, "hold__execution"),
     "gate calls": (GateCall, "approval__execution"),
 }

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
-from tests.adapters.test_codecs import DENIED, decision
+from tests.adapters.test_codecs import ARGUMENTS, DENIED, decision
 from tests.support import approvals_server
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "workflows/approvals/client"
 ADAPTER = CLIENT / "adapters/holdpoint_vercel_ai.ts"
 DENO = os.environ.get("DENO") or shutil.which("deno")
-INPUTS: list[dict[str, Any]] = [{}, {"amount": 2.5, "to": ["ä", None]}, {"": {"": True}}]
+KINDS = ["approved", "approved", "edited", *DENIED, "pending", "missing"]
 
 pytestmark = pytest.mark.skipif(DENO is None, reason="Deno is not installed")
 
@@ -31,22 +33,36 @@ def deno(folder: Path, script: Path, **more: Any) -> str:
     return done.stdout
 
 
-def test_only_an_approval_of_the_same_input_permits_it(tmp_path: Path) -> None:
-    decisions = [decision("approved", each) for each in INPUTS]
-    decisions += [decision("approved", {"other": 1}, edited=True)] * 3
-    decisions += [decision(status, {}) for status in DENIED] + [decision("pending", {}), None]
-    cases = [{"input": INPUTS[index % 3], "decision": each} for index, each in enumerate(decisions)]
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])  # each example starts Deno
+@given(st.lists(st.tuples(ARGUMENTS, st.sampled_from(KINDS), ARGUMENTS), min_size=60, max_size=90))
+def test_only_an_approval_of_the_same_input_permits_it(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[Any, str, Any]]
+) -> None:
+    cases = [{"input": each, "decision": made(kind, each, other)} for each, kind, other in drawn]
     driver = Path(__file__).with_name("vercel_ai_driver.ts")
-    outcomes = json.loads(deno(tmp_path, driver, input=json.dumps(cases)))
-    for case, outcome in zip(cases, outcomes, strict=True):
-        action = {"name": "pay", "arguments": case["input"]}
+    folder = tmp_path_factory.mktemp("vercel")
+    outcomes = json.loads(deno(folder, driver, input=json.dumps(cases)))
+    for (arguments, kind, other), outcome in zip(drawn, outcomes, strict=True):
+        action = {"name": "pay", "arguments": arguments}
         assert outcome["asked"] == {"a": {"action": action, "editable": False}}
-    assert all("not decided" in each["error"] for each in outcomes[-2:])
-    answers = [each["answer"]["content"] for each in outcomes[:-2]]
-    approved = {"type": "tool-approval-response", "approvalId": "a", "approved": True}
-    assert answers[:3] == [[approved]] * 3
-    assert all(each[0]["approved"] is False and each[0]["reason"] for each in answers[3:])
-    assert '{"other":1}' in answers[3][0]["reason"]
+        if kind in ("pending", "missing"):
+            assert "not decided" in outcome["error"]
+            continue
+        (answer,) = outcome["answer"]["content"]
+        assert (answer["type"], answer["approvalId"]) == ("tool-approval-response", "a")
+        assert answer["approved"] is (kind == "approved")
+        assert answer.get("reason", "") != "" or kind == "approved"
+        if kind == "edited":
+            assert json.loads(answer["reason"].partition(": ")[2]) == other
+
+
+def made(kind: str, arguments: Any, other: Any) -> dict[str, Any] | None:
+    """The decision of this kind about a call with these arguments; `other` are the edited ones."""
+    if kind == "missing":
+        return None
+    if kind == "edited":
+        return decision("approved", other, edited=True)
+    return decision(kind, arguments)
 
 
 @pytest.mark.parametrize(

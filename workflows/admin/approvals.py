@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from workflows.approvals.policy_services import group_problems
@@ -29,10 +30,13 @@ class ApprovalPolicyForm(BaseForm):
         model = ApprovalPolicy
         fields = (
             "pattern", "groups", "quorum", "timeout_seconds", "on_timeout", "minimum_risk",
-            "skip_when", "sample", "max_change_requests", "instructions", "calendar",
+            "skip_when", "sample", "rules", "max_change_requests", "instructions", "calendar",
             "allows_standing_answers", "standing_max_hours", "standing_high_risk", "enabled",
         )  # fmt: skip
-        widgets = {"skip_when": forms.Textarea(attrs={"rows": 2})}
+        widgets = {
+            "skip_when": forms.Textarea(attrs={"rows": 2}),
+            "rules": forms.Textarea(attrs={"rows": 4, "class": "vLargeTextField"}),
+        }
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
@@ -58,6 +62,12 @@ class ApprovalPolicyAdmin(Base):
     )  # fmt: skip
     list_filter = ("enabled", "minimum_risk")
     search_fields = ("pattern",)
+
+    def save_model(self, request: HttpRequest, obj: ApprovalPolicy, form: Any, change: Any) -> None:
+        """Give changed rules the next version."""
+        if "rules" in form.changed_data:
+            obj.rules_version += 1
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(Approval)

@@ -1,4 +1,4 @@
-"""Admin of MCP gates, which are editable, and of their calls, which are not."""
+"""Admin of MCP gates; their calls are in `reviews.admin.gate_calls`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html_join
-from django.utils.safestring import SafeString
 
 from workflows import conf
-from workflows.common.redaction import mask_secrets
 from workflows.mcp_gate.policies import tool_infos
-from workflows.models import Approval, Gate, GateCall, GateTool, McpServer
+from workflows.models import Gate, GateTool, McpServer
 from workflows.planning.planner import tools_of_server
-
-from .read_only import ReadOnly, link
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Gate]
@@ -107,41 +102,3 @@ class GateAdmin(Base):
             context["address"] = f"{conf.site_url().rstrip('/')}/mcp/gate/{gate.name}/"
             context["tools"] = list(tool_infos(gate, names).values())
         return super().render_change_form(request, context, *args, **kwargs)
-
-
-@admin.register(GateCall)
-class GateCallAdmin(ReadOnly):
-    """Calls through gates: who asked for what, what was sent, and how it was answered."""
-
-    list_display = ("tool", "gate", "user", "client", "policy", "outcome", "created_at")
-    list_filter = ("gate", "policy", "outcome")
-    list_select_related = ("gate", "user")
-    search_fields = ("tool", "client", "uid")
-    fields = (
-        "tool", "gate", "user", "token", "client", "policy", "run", "questions", "uid",
-        "arguments_digest", "created_at", "not_sent_at", "sent_at", "sent_digest", "answered_at",
-        "outcome", "answer_digest", "shown_error", "closed_at",
-    )  # fmt: skip
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[GateCall]:
-        """Return all calls: only roles that see every run have the permission."""
-        return GateCall.objects.select_related("approval")
-
-    @admin.display(description="run")
-    def run(self, row: GateCall) -> SafeString | str:
-        if row.approval is None:
-            return "-"
-        run = row.approval.execution_id
-        return link(str(run), "reviews:run", run)
-
-    @admin.display(description="questions of the server")
-    def questions(self, row: GateCall) -> SafeString | str:
-        """Link the runs in which people answered the server during the call."""
-        rows = Approval.objects.filter(owner=row.user_id, session=row.session).order_by("pk")
-        runs = rows.values_list("execution_id", flat=True)
-        links = [(link(str(run), "reviews:run", run),) for run in runs]
-        return format_html_join(", ", "{}", links) if links else "-"
-
-    @admin.display(description="error")
-    def shown_error(self, row: GateCall) -> str:
-        return mask_secrets(row.error)

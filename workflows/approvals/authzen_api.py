@@ -22,7 +22,7 @@ from workflows.api.permission_classes import HasRole, caller, require
 from workflows.api.problems import CONTENT_TYPE, IdempotencyMismatch
 from workflows.api.serializers import PlainSerializer
 from workflows.engine.decide import Refused
-from workflows.engine.policy import ReviewPolicy
+from workflows.engine.policy import ReviewPolicy, ReviewRules
 from workflows.engine.policy_floor import loosened_review
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused, StoredResponse, json_text
@@ -227,16 +227,23 @@ def _find(user: User, approval_id: str | None) -> Approval | None:
 def _is_current(row: Approval, body: Mapping[str, Any]) -> bool:
     """Whether the policy is not stricter now than when the approval was given.
 
-    A rule that skipped the review must still be the same one.
+    The rules that skipped the review must still be the same ones.
     """
     task = action_of(row.execution)
     review = task.human_review or ReviewPolicy()
-    floor = ActionPolicy.of(row.action).review({}, row.phase)
+    policy = ActionPolicy.of(row.action)
+    floor = policy.review({}, row.phase)
     same_rule = (review.skip_when, review.sample) == (floor.skip_when, floor.sample)
+    same_rules = _rules_of(row).rules == policy.rules.rules
     # Whether a standing answer is in force is asked anew each time.
     if body["grant"] is not None or loosened_review(floor, review):
         return False
-    return body["decided_by"] is not None or same_rule
+    return body["decided_by"] is not None or (same_rule and same_rules)
+
+
+def _rules_of(row: Approval) -> ReviewRules:
+    """Return the rules of the policy with which the action was asked."""
+    return ReviewRules.model_validate(row.execution.policy.get("review_rules", {}))
 
 
 def _allowed_by_rule(user: User, asked: Access, evaluation_id: str) -> dict[str, Any] | None:
@@ -249,7 +256,8 @@ def _allowed_by_rule(user: User, asked: Access, evaluation_id: str) -> dict[str,
         row = approvals_of(user).get(pk=approval.pk)
         body = approval_body(row)
         review = action_of(row.execution).human_review or ReviewPolicy()
-        is_sampled = body["grant"] is None and bool(review.sample)
+        rules = [review, *_rules_of(row).rules]
+        is_sampled = body["grant"] is None and any(each.sample for each in rules)
         if body["status"] != "approved" or is_sampled:
             transaction.set_rollback(True)
             return None

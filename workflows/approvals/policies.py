@@ -53,6 +53,11 @@ class ActionPolicy:
         return self.row.pattern if self.row else ""
 
     @property
+    def rules(self) -> ReviewRules:
+        """The rules that are tried after the one of the review."""
+        return self.row.review_rules() if self.row else ReviewRules()
+
+    @property
     def calendar(self) -> str | None:
         """The name of the policy's calendar; None if it has none."""
         return self.row.calendar.name if self.row and self.row.calendar else None
@@ -101,6 +106,11 @@ class ActionPolicy:
         return max(known, key=RISKS.index)
 
 
+def samples(review: ReviewPolicy, rules: ReviewRules) -> bool:
+    """Whether a rule has people review a share of what it skips."""
+    return any(each.sample is not None for each in (review, *rules.rules))
+
+
 def _enabled() -> QuerySet[ApprovalPolicy]:
     return ApprovalPolicy.objects.filter(enabled=True).select_related("calendar")
 
@@ -110,11 +120,11 @@ def _matches(name: str, row: ApprovalPolicy) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def execution_policy(task: ExternalActionTask, calendar: str | None = None) -> Policy:
+def execution_policy(task: ExternalActionTask, action: ActionPolicy) -> Policy:
     """Return the policy of an approval's execution: its review is the only hold.
 
-    `calendar` comes from the action's policy; None selects the installation's calendar. Four eyes,
-    reminders, escalation and undo follow the installation.
+    Rules and calendar are those of the action's policy; without one of its own, the installation's
+    calendar applies. Four eyes, reminders, escalation and undo follow the installation.
     """
     floor = installation_floor()
     secrets = [*floor.secrets, *_secret_keys(task.argument_schema)]
@@ -126,9 +136,9 @@ def execution_policy(task: ExternalActionTask, calendar: str | None = None) -> P
             "validate_last_layer": False,
             "speculation": Speculation(),
             "replan_review": PlanReview(),
-            "review_rules": ReviewRules(),
+            "review_rules": action.rules,
             "require_rejection_reason": True,
-            "calendar": floor.calendar if calendar is None else calendar,
+            "calendar": floor.calendar if action.calendar is None else action.calendar,
             # Lists and records know only the paths, not the caller's schema.
             "secrets": tuple(dict.fromkeys(secrets))[:_MAX_SECRETS],
         }

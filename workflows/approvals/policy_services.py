@@ -48,6 +48,8 @@ def save_policy(
     changed = [name for name in fields if policy is None or getattr(row, name) != fields[name]]
     for name in changed:
         setattr(row, name, fields[name])
+    if "rules" in changed:
+        row.rules_version += 1
     row.full_clean()
     review = row.review()
     if problems := group_problems(review.groups, review.quorum):

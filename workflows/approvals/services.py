@@ -36,7 +36,7 @@ from workflows.webhooks.addresses import url_problem
 from workflows.webhooks.services import standing
 
 from .editable import locked_changes, pointer_path
-from .policies import ActionPolicy, execution_policy
+from .policies import ActionPolicy, execution_policy, samples
 from .selectors import action_of, submitted_values
 from .standing_answers import use_standing_answer
 
@@ -125,7 +125,7 @@ def _create(
         risk=risk,
         editable=fields.get("editable", True),
         human_review=review,
-        sample_seed=_sample_seed(actor, action) if review.sample is not None else None,
+        sample_seed=_sample_seed(actor, action) if samples(review, policy.rules) else None,
     )
     _check_groups(Plan(tasks=(task,)))
     # What people have to fill in is never answered beforehand.
@@ -141,7 +141,7 @@ def _create(
     execution = journal_writer.create(
         workflow=None,
         plan=plan,
-        policy=with_business_hours(execution_policy(task, policy.calendar)),
+        policy=with_business_hours(execution_policy(task, policy)),
         policy_overrides=(),
         inputs={},
         title=task.title or task.action,

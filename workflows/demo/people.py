@@ -65,7 +65,8 @@ def ensure_roles() -> None:
         content_type__app_label="auth", codename__in=("view_user", "view_group")
     )
     links = Permission.objects.filter(
-        content_type__app_label="reviews", codename="delete_slackaccount"
+        content_type__app_label="reviews",
+        codename__in=("delete_slackaccount", "delete_teamsaccount"),
     )
     jobs = Permission.objects.filter(content_type__app_label="django_rq", codename="admin")
     for name in ROLES:

@@ -5,6 +5,7 @@ Every function is one transaction, and the server calls it in a thread.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -63,9 +64,9 @@ class Stage(StrEnum):
 class Held:
     """A held call as its agent sees it.
 
-    `answer` is the server's result, or with `is_rpc_error` its error; both are None unless the
-    stage is ANSWERED and the answer was stored.  `may_retry` is false for a while after the server
-    could not be reached.
+    `answer` is the server's result, or with `is_rpc_error` its error; None unless the stage is
+    ANSWERED and the answer was kept.  `is_unknown`: nobody knows what the server did.
+    `may_retry` is false for a while after the server could not be reached.
     """
 
     uid: str
@@ -81,6 +82,7 @@ class Held:
     tool: str
     answer: dict[str, Any] | None = None
     is_rpc_error: bool = False
+    is_unknown: bool = False
     error: str = ""
     may_retry: bool = True
 
@@ -138,6 +140,7 @@ def begin(
         "tool": target.name[:200],
         "policy": info.policy.value,
         "arguments_digest": digest(arguments),
+        "arguments": _kept(arguments, conf.gate_keep_bytes()),
     }
     if info.policy == GatePolicy.DENY:
         GateCall.objects.create(**fields, outcome=GateCall.Outcome.DENIED)
@@ -225,9 +228,6 @@ def _held(row: GateCall) -> Held:
     body = approval_body(approval)
     stage = _stage(row, body["status"])
     is_cancelled = _is_cancelled(row)
-    # The digest tells the server's answer from a result that another program reported.
-    is_answer = row.answer_digest == _digest_of(approval.result_output)
-    has_answer = stage is Stage.ANSWERED and isinstance(approval.result_output, dict) and is_answer
     updated = row.answered_at or body["decided_at"] or row.created_at
     return Held(
         uid=str(row.uid),
@@ -241,11 +241,23 @@ def _held(row: GateCall) -> Held:
         created_at=row.created_at.isoformat(),
         updated_at=updated.isoformat(),
         tool=row.tool,
-        answer=approval.result_output if has_answer else None,
+        answer=answer_of(row, approval) if stage is Stage.ANSWERED else None,
         is_rpc_error=row.outcome == GateCall.Outcome.ERROR,
+        is_unknown=row.outcome == GateCall.Outcome.UNKNOWN,
         error=row.error,
         may_retry=_may_retry(row),
     )
+
+
+def answer_of(row: GateCall, approval: Approval | None) -> dict[str, Any] | None:
+    """Return the server's answer to a call, or None if only its digest is kept."""
+    if row.answer:
+        kept: dict[str, Any] = json.loads(row.answer)
+        return kept
+    # The digest tells the server's answer from a result that another program reported.
+    reported = approval.result_output if approval is not None else None
+    is_answer = isinstance(reported, dict) and row.answer_digest == _digest_of(reported)
+    return reported if is_answer else None
 
 
 def _is_cancelled(row: GateCall) -> bool:
@@ -271,7 +283,7 @@ def _stage(row: GateCall, status: str) -> Stage:
 
 
 def with_answer(held: Held, answer: Answer) -> Held:
-    """Return the held call with an answer that was too large to be stored."""
+    """Return the held call with an answer that was too large to be kept."""
     is_rpc_error = answer.outcome == GateCall.Outcome.ERROR
     return replace(held, answer=answer.body, is_rpc_error=is_rpc_error)
 
@@ -326,10 +338,17 @@ def record(call_id: int, answer: Answer) -> None:
             answered_at=Now(),
             outcome=answer.outcome,
             answer_digest=_digest_of(answer.body),
+            answer=_kept(answer.body, conf.gate_keep_bytes()) if row.approval_id is None else "",
             error=answer.error,
         )
         if row.approval_id is not None:
             _report(row, answer)
+
+
+def _kept(value: dict[str, Any] | None, limit: int) -> str:
+    """Return the JSON text of a value; "" if it has more bytes than `limit`, or if 0 is kept."""
+    text = "" if value is None or not limit else json.dumps(value, separators=(",", ":"))
+    return text if len(text) <= limit else ""
 
 
 def _digest_of(body: dict[str, Any] | None) -> str:
@@ -351,7 +370,8 @@ def _report(row: GateCall, answer: Answer) -> None:
     try:
         check_value(body)
     except BoundedJSONError as problem:
-        body, error = None, error or f"The answer cannot be stored: {problem}"
+        kept = _keep_large(row, answer, problem)
+        body, error = None, error or kept
     approvals.report(
         approval=approval,
         actor=row.user,
@@ -364,6 +384,21 @@ def _report(row: GateCall, answer: Answer) -> None:
         source="mcp",
         by_gate=True,
     )
+
+
+def _keep_large(row: GateCall, answer: Answer, problem: BoundedJSONError) -> str:
+    """Keep an answer that no approval can hold for its agent; return what the approval says."""
+    limit = conf.gate_answer_bytes()
+    text = _kept(answer.body, limit)
+    if text:
+        GateCall.objects.filter(pk=row.pk).update(answer=text)
+        return f"The record has only the digest of the answer, which the gate keeps: {problem}"
+    error = (
+        f"The call was executed; its answer is not kept, because it has more than {limit:,} bytes"
+        " (HOLDPOINT_GATE_ANSWER_BYTES). Ask the server for less at a time."
+    )
+    GateCall.objects.filter(pk=row.pk).update(error=error)
+    return error
 
 
 def _settle_unknown(row: GateCall) -> None:

@@ -82,7 +82,9 @@ def _answered(held: Held) -> CallToolResult:
             )
         )
     text = held.error or "The call was executed; its answer was too large to be stored."
-    return _error(text, REFUSED, {"id": held.uid, "status": "unknown" if held.error else "sent"})
+    return _error(
+        text, REFUSED, {"id": held.uid, "status": "unknown" if held.is_unknown else "sent"}
+    )
 
 
 def sent_result(answer: Answer) -> CallToolResult:

@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
 from workflows.common.redaction import mask_secrets
-from workflows.engine.policy import ReviewPolicy
+from workflows.engine.plan_validation import validation_problems
+from workflows.engine.policy import ReviewPolicy, ReviewRules
 from workflows.engine.standing_terms import MAX_HOURS
 
 #: Names of actions; a policy's pattern may end with `*`.
@@ -91,6 +92,15 @@ class ApprovalPolicy(models.Model):
         validators=[MinValueValidator(0), MaxValueValidator(1)],
         help_text="The share (0 to 1) of skipped reviews that people still do.",
     )
+    rules = models.JSONField(
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Further rules, which are tried in their order after the one above:"
+        ' [{"name": "small", "skip_when": "inputs.amount < `50`", "sample": 0.1}].',
+    )
+    # Raised with each change of the rules; skipped reviews name it.
+    rules_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     max_change_requests = models.IntegerField(
         default=3, validators=[MinValueValidator(0), MaxValueValidator(20)]
     )
@@ -135,6 +145,12 @@ class ApprovalPolicy(models.Model):
 
     def clean(self) -> None:
         try:
+            self.review_rules()
+        except FieldsInvalid as invalid:
+            raise ValidationError(
+                {"rules": [f"{each.path}: {each.message}" for each in validation_problems(invalid)]}
+            ) from None
+        try:
             self.review()
         except FieldsInvalid as invalid:
             problems: dict[str, list[str]] = {}
@@ -143,6 +159,10 @@ class ApprovalPolicy(models.Model):
                 field = name if name in _REVIEW_FIELDS else "__all__"
                 problems.setdefault(field, []).append(each["msg"])
             raise ValidationError(problems) from None
+
+    def review_rules(self) -> ReviewRules:
+        """Return the further rules; raises pydantic.ValidationError."""
+        return ReviewRules.model_validate({"version": self.rules_version, "rules": self.rules})
 
     def review(self) -> ReviewPolicy:
         """Return the review of a matching action; raises pydantic.ValidationError."""

@@ -91,6 +91,10 @@ class GateCall(models.Model):
     tool = models.CharField(max_length=200)
     policy = models.CharField(max_length=10, choices=GatePolicy.choices)
     arguments_digest = models.CharField(max_length=64)
+    # JSON texts of the arguments that the agent gave and of the server's answer; "" where only the
+    # digest is kept, and for the answer of a held call that its approval has.
+    arguments = models.TextField(blank=True, default="", db_default="", editable=False)
+    answer = models.TextField(blank=True, default="", db_default="", editable=False)
     approval = models.OneToOneField(
         "workflows.Approval", null=True, on_delete=models.PROTECT, related_name="gate_call"
     )

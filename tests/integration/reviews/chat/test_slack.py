@@ -676,7 +676,7 @@ def test_the_settings_link_and_unlink(
     account = SlackAccount.objects.get()
     other = browser(make_user("eve", "reviewer"))
     assert other.post(f"/notifications/slack/{account.pk}/unlink/").status_code == 404
-    kept = {"shown": ["waiting"], "mailed": [], "messaged": ["escalated"], "with_slack": "yes"}
+    kept = {"shown": ["waiting"], "mailed": [], "messaged": ["escalated"], "with_chats": "yes"}
     assert client.post("/notifications/preferences/", kept).status_code == 303
     ticked = open_page(ann, "/notifications/preferences/")
     assert ticked.attributes("[name=messaged][checked]", "value") == ["escalated"]

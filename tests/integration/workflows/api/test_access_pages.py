@@ -23,7 +23,7 @@ from config.asgi import application
 from reviews.backtests import services as backtests_services
 from reviews.chat import accounts
 from reviews.decisions import services
-from reviews.models import PushSubscription, SavedView, SlackWorkspace
+from reviews.models import PushSubscription, SavedView, SlackWorkspace, TeamsAccount, TeamsBot
 from reviews.sockets.routing import websocket_urlpatterns
 from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
@@ -42,8 +42,9 @@ ROWS = {
     **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
     "answer": "signed",
-    # Slack signs its requests: tests/integration/reviews/chat.
+    # Slack and the connector of Teams sign their requests: tests/integration/reviews/chat.
     "slack": "signed",
+    "teams": "signed",
     # tests/integration/config/auth/oauth
     **dict.fromkeys(("oauth-server-metadata", "oauth-server-metadata-issuer"), "oauth"),
     **dict.fromkeys(("oauth-resource-metadata", "oauth-resource-metadata-path"), "oauth"),
@@ -116,6 +117,7 @@ ROWS = {
     **dict.fromkeys(
         ("remove_view", "revoke_token", "slack_unlink", "end_absence", "push_remove"), "mine"
     ),
+    "teams_unlink": "mine",
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
@@ -200,6 +202,9 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     token, _ = create_token(user=people["operator"], name="t", scopes=["read"])
     record = decided.review_records.get()
     workspace = SlackWorkspace.objects.create(name="slack", team_id="T1")
+    account = accounts.link(workspace, "U1", people["operator"])
+    bot = TeamsBot.objects.create(name="teams", app_id="a", tenant_id="t")
+    TeamsAccount.objects.create(pk=account.pk, bot=bot, teams_user="29:1", user=people["operator"])
     absence = Absence.objects.create(
         user=people["operator"],
         delegate=people["reviewer"],
@@ -210,7 +215,7 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     return {
         "absence_id": absence.pk,
         "subscription_id": PushSubscription.objects.create(user=people["operator"], digest="d").pk,
-        "account_id": accounts.link(workspace, "U1", people["operator"]).pk,
+        "account_id": account.pk,
         "execution_id": execution.pk,
         "left_id": execution.pk,
         "right_id": execution.pk,

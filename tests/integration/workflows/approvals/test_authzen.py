@@ -201,12 +201,17 @@ def test_a_rule_allows_at_once_and_leaves_a_record(pep: Pep) -> None:
     assert pep.evaluated()["decision"] is False, "without a stated risk it is high"
 
 
-def test_a_rule_answers_a_request_at_once(pep: Pep) -> None:
+def rule(in_rules: bool, **conditions: Any) -> dict[str, Any]:
+    """The fields of a policy with one rule: its own, or one in its list."""
+    conditions = {"skip_when": "inputs.resource.type == 'document'", **conditions}
+    return {"rules": [{"name": "documents", **conditions}]} if in_rules else conditions
+
+
+@pytest.mark.parametrize("in_rules", [False, True])
+def test_a_rule_answers_a_request_at_once(in_rules: bool, pep: Pep) -> None:
     action = {"name": "can_read", "properties": {"risk": "low"}}
     denial = pep.denial(action=action)
-    policy = ApprovalPolicy.objects.create(
-        pattern="can_*", groups=["reviewer"], skip_when="inputs.resource.type == 'document'"
-    )
+    policy = ApprovalPolicy.objects.create(pattern="can_*", groups=["reviewer"], **rule(in_rules))
     response = pep.post("requests", {**READ, "action": action, "denial": denial})
     assert response.status_code == 201
     given = response.json()["result"]["approval"]
@@ -217,14 +222,12 @@ def test_a_rule_answers_a_request_at_once(pep: Pep) -> None:
     assert denied["context"]["reason"] == "approval_expired", "the rule is gone"
 
 
-def test_a_rule_with_a_sample_allows_no_evaluation(pep: Pep) -> None:
+@pytest.mark.parametrize("in_rules", [False, True])
+def test_a_rule_with_a_sample_allows_no_evaluation(in_rules: bool, pep: Pep) -> None:
     """A denied evaluation leaves no record, so that drawing would be free."""
     action = {"name": "can_read", "properties": {"risk": "low"}}
     sampled = ApprovalPolicy.objects.create(
-        pattern="can_*",
-        groups=["reviewer"],
-        skip_when="inputs.resource.type == 'document'",
-        sample=1e-9,
+        pattern="can_*", groups=["reviewer"], **rule(in_rules, sample=1e-9)
     )
     denial = pep.denial(action=action)
     assert not Approval.objects.exists()
@@ -233,8 +236,7 @@ def test_a_rule_with_a_sample_allows_no_evaluation(pep: Pep) -> None:
     given = response.json()["result"]["approval"]
     allowed = pep.evaluated(action=action, context={**READ["context"], "approval": given})
     assert allowed["decision"] is True
-    sampled.sample = 0
-    sampled.save()
+    ApprovalPolicy.objects.filter(pk=sampled.pk).update(**rule(in_rules, sample=0))
     assert pep.evaluated(action=action)["decision"] is True
 
 

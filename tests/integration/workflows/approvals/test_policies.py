@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from tests.integration.workflows.approvals.conftest import PAY, Agent, hold_of, row_of
 from tests.support.groups import group_of
 from workflows.admin.approvals import ApprovalPolicyForm
+from workflows.approvals import policy_services
 from workflows.approvals.policies import ActionPolicy
 from workflows.models import ApprovalPolicy
 
@@ -110,6 +111,34 @@ def test_the_floor_of_risk_keeps_a_rule_from_skipping(agent: Agent) -> None:
     policy(skip_when="inputs.amount < `100`", minimum_risk="high")
     body = agent.asked(risk="low", action={"arguments": {"amount": 1}})
     assert (body["status"], body["risk"]) == ("pending", "high")
+
+
+def test_the_first_of_several_rules_decides(agent: Agent) -> None:
+    made = policy(
+        skip_when="inputs.amount < `10`",
+        rules=[
+            {"name": "known", "skip_when": "inputs.to == 'DE89'", "sample": 0},
+            {"name": "small", "skip_when": "inputs.amount < `100`"},
+        ],
+    )
+    policy_services.save_policy(actor=agent.user, fields={"instructions": "x"}, policy=made)
+    fields = {"rules": [*made.rules, {"name": "refund", "skip_when": "inputs.refund == `true`"}]}
+    policy_services.save_policy(actor=agent.user, fields=fields, policy=made)
+    assert made.rules_version == 1
+
+    def spared(risk: str = "low", **arguments: Any) -> tuple[str, str, int] | None:
+        body = agent.asked(risk=risk, action={"arguments": arguments})
+        rows = row_of(body).execution.events.filter(kind="review_spared")
+        events = [(each.payload["rule"], each.payload["rules_version"]) for each in rows]
+        return (body["status"], *events[0]) if events else None
+
+    assert spared(amount=5, to="x") == ("approved", "", 0)  # the policy's own condition
+    assert spared(amount=500, to="DE89") == ("approved", "known", 1)
+    assert spared(amount=50, to="DE89") == ("approved", "known", 1)
+    assert spared(amount=50, to="x") == ("approved", "small", 1)
+    assert spared(amount=500, to="x", refund=True) == ("approved", "refund", 1)
+    assert spared(amount=500, to="x") is None
+    assert spared(risk="high", amount=5, to="DE89") is None
 
 
 def test_a_sample_is_reviewed_anyway(agent: Agent) -> None:

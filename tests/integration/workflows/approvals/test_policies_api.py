@@ -69,6 +69,10 @@ def test_a_change_that_changes_nothing_is_not_logged(admin: APIClient) -> None:
         ({"on_timeout": "perhaps"}, "on_timeout"),
         ({"skip_when": "inputs.["}, "skip_when"),
         ({"sample": 2}, "sample"),
+        ({"rules": [{"name": "all"}]}, "rules"),
+        ({"rules": [{"name": "a", "sample": 0}, {"name": "a", "sample": 0}]}, "rules"),
+        ({"rules": [{"name": "a", "skip_when": "inputs.["}]}, "rules"),
+        ({"rules": {"name": "a", "sample": 0}}, "rules"),
         ({"whom": "me"}, "whom"),
     ],
 )

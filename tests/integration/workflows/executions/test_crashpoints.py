@@ -129,6 +129,7 @@ def reviewer(transactional_db: None) -> None:
 ELSEWHERE = {
     "message.sent",
     "slack_message.sent",
+    "teams_message.sent",
     "push_message.sent",
     "security_events.sent",
     "approval.created",

@@ -24,6 +24,7 @@ from tests.integration.workflows.mcp_gate.conftest import (
     policy,
     text_of,
 )
+from tests.support.pages import open_page
 from tests.support.processes import wait_for
 from workflows.engine.bounded_json import digest
 from workflows.mcp_gate import calls, sweeper_hooks
@@ -75,6 +76,12 @@ def test_the_server_gets_what_was_decided(agent: Agent, upstream: Upstream, revi
     assert call.arguments_digest == digest(WRITE)
     assert call.sent_digest == digest({"path": "a", "text": "hi"})
     assert not Approval.objects.get().result_mismatch
+    record = HumanReviewRecord.objects.get()
+    assert (record.original_data, record.modified_data) == (WRITE, {"path": "a", "text": "hi"})
+    admin = User.objects.create_superuser("root")
+    page = open_page(admin, f"/admin/workflows/gatecall/{call.pk}/change/").text
+    for asked_sent_and_answered in ('"text": "hello"', '"text": "hi"', '"bytes": 2'):
+        assert asked_sent_and_answered in page
 
 
 def test_a_rejection_is_an_error_with_its_reason(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from mcp.shared.exceptions import MCPError
 
 from graphrag.models import Tool
@@ -16,7 +18,9 @@ from tests.integration.workflows.mcp_gate.conftest import (
     policy,
     text_of,
 )
+from tests.support.pages import browser
 from workflows.api import throttling
+from workflows.engine.bounded_json import digest
 from workflows.models import Approval, Gate, GateCall, McpServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,6 +47,43 @@ def test_a_read_only_tool_is_called_at_once(agent: Agent, upstream: Upstream) ->
     assert call.sent_at is not None
     assert call.answer_digest
     assert not Approval.objects.exists()
+
+
+def test_what_was_asked_and_answered_is_kept_and_shown_with_secrets_masked(
+    agent: Agent, gate: Gate
+) -> None:
+    policy(gate, "files.write", "deny")
+    secret = "sk-live-4242424242424242abcdef"
+    agent.call("files__look", path=f"/keys/{secret}")
+    agent.call("files__write", path="denied.txt", text="b")
+    denied, allowed = GateCall.objects.all()
+    assert json.loads(denied.arguments) == {"path": "denied.txt", "text": "b"}
+    assert json.loads(allowed.arguments) == {"path": f"/keys/{secret}"}
+    assert json.loads(allowed.answer)["structuredContent"] == {"path": f"/keys/{secret}"}
+    assert digest(json.loads(allowed.answer)) == allowed.answer_digest
+    Tool.objects.filter(name="files.look").update(
+        output_schema={"properties": {"path": {"type": "string", "writeOnly": True}}}
+    )
+    client = browser(User.objects.create_superuser("root"))
+    page = client.get(f"/admin/workflows/gatecall/{allowed.pk}/change/").content.decode()
+    assert "structuredContent" in page
+    assert "/keys/" in page  # the arguments
+    assert secret not in page
+    shown = client.get(f"/admin/workflows/gatecall/{denied.pk}/change/").content.decode()
+    assert "denied.txt" in shown
+
+
+@pytest.mark.parametrize("limit", [0, 20])
+def test_only_digests_are_kept_of_what_is_larger(limit: int, agent: Agent, settings: Any) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "gate_keep_bytes": limit}
+    assert agent.call("files__look", path="a" * 20).structured_content == {"path": "a" * 20}
+    call = GateCall.objects.get()
+    assert (call.arguments, call.answer) == ("", "")
+    assert call.arguments_digest
+    assert call.answer_digest
+    client = browser(User.objects.create_superuser("root"))
+    page = client.get(f"/admin/workflows/gatecall/{call.pk}/change/").content.decode()
+    assert page.count("Only the digest is kept") == 3
 
 
 def test_a_denied_tool_is_neither_offered_nor_called(

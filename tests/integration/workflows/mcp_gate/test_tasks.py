@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from tests.integration.workflows.mcp_gate.conftest import (
     text_of,
 )
 from tests.support.processes import wait_for
+from workflows.engine.bounded_json import digest
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import Approval, Gate, GateCall, Hold, McpServer
 
@@ -116,6 +118,33 @@ def test_a_rejection_completes_the_task_with_an_error(gate: Gate, reviewer: User
     deciding.join()
     assert result.is_error
     assert "rejected" in text_of(result)
+
+
+def test_a_large_answer_is_kept_for_its_task_up_to_the_limit(
+    gate: Gate, upstream: Upstream, reviewer: User, settings: Any
+) -> None:
+    large, limit = 300_000, 1_000_000  # the record of an approval has texts of 262,144 characters
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "gate_answer_bytes": limit}
+    agent = Agent(new_token(), extensions=[Tasks()])
+    deciding = meanwhile(lambda: decided(reviewer))
+    result = agent.call("files__export", size=large)
+    deciding.join()
+    assert result.structured_content == {"text": "x" * large}
+    call = GateCall.objects.get()
+    assert call.answer_digest == digest(json.loads(call.answer))
+    approval = Approval.objects.get()
+    assert (approval.result_ok, approval.result_output) == (True, None)
+    assert "only the digest of the answer" in approval.result_error
+
+    deciding = meanwhile(lambda: decided(reviewer))
+    result = agent.call("files__export", size=limit)
+    deciding.join()
+    assert result.is_error
+    assert "was executed" in text_of(result)
+    assert "1,000,000 bytes (HOLDPOINT_GATE_ANSWER_BYTES)" in text_of(result)
+    assert len(upstream.of("export")) == 2
+    newest = GateCall.objects.latest("pk")
+    assert (newest.outcome, newest.answer) == ("answered", "")
 
 
 def test_an_error_of_the_protocol_fails_the_task(gate: Gate, reviewer: User) -> None:

@@ -41,6 +41,13 @@ def write(path: str, text: str) -> CallToolResult:
     )
 
 
+@server.tool(annotations=ToolAnnotations(destructive_hint=True))
+def export(size: int) -> dict[str, str]:
+    """Return a text of this size."""
+    note(tool="export")
+    return {"text": "x" * size}
+
+
 @server.tool(structured_output=False)
 def fail(message: str) -> str:
     """Fail."""
