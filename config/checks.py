@@ -188,6 +188,23 @@ def remote_runner(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
+@register(TAG)
+def webhook_lease(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Require a lease that outlasts an attempt: a sender starts none that the lease could end."""
+    lease = settings.HOLDPOINT["webhook_lease_seconds"]
+    timeout = settings.HOLDPOINT["webhook_timeout_seconds"]
+    if lease > timeout:
+        return []
+    return [
+        Error(
+            f"HOLDPOINT_WEBHOOK_LEASE_SECONDS ({lease:g}) is not above"
+            f" HOLDPOINT_WEBHOOK_TIMEOUT_SECONDS ({timeout:g}): no webhook would be sent.",
+            hint="Set the lease to three times the time limit of an attempt, as by default.",
+            id="holdpoint.E010",
+        )
+    ]
+
+
 @register(Tags.security, deploy=True)
 def audit_key(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Warn without an audit key: the database's owner could rewrite the audit log unnoticed."""

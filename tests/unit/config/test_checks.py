@@ -76,3 +76,9 @@ def test_a_runner_needs_its_package(
     given(HOLDPOINT={"dask_scheduler": address, "kubernetes": {"image": image}})
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     assert [message.hint for message in checks.remote_runner(None)] == hints
+
+
+@pytest.mark.parametrize(("lease", "count"), [(30.0, 0), (10.0, 1), (5.0, 1)])
+def test_a_lease_of_webhooks_outlasts_an_attempt(given, lease: float, count: int) -> None:
+    given(HOLDPOINT={"webhook_lease_seconds": lease, "webhook_timeout_seconds": 10.0})
+    assert len(checks.webhook_lease(None)) == count
