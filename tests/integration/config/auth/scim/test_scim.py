@@ -30,6 +30,7 @@ from reviews.models import (
 )
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo, make_user, operator, start
+from tests.support.groups import group_of
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Absence, ApiToken, Gate, Grant, WebhookEndpoint
 from workflows.permissions.tokens import authenticate_token, create_token
@@ -209,7 +210,7 @@ def test_a_deleted_account_is_hidden_and_comes_back(scim: Scim) -> None:
 def test_a_deleted_account_has_nothing_left_for_the_next_person(scim: Scim) -> None:
     made = scim.ok("POST", "Users", OKTA)
     person = User.objects.get(pk=made["id"])
-    person.groups.add(Group.objects.create(name="legal"))
+    person.groups.add(group_of("legal"))
     person.user_permissions.add(Permission.objects.get(codename="view_user"))
     person.is_staff = True
     person.set_password("a-long-way-to-tipperary")
