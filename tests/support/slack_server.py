@@ -6,17 +6,16 @@ It refuses blocks that Slack refuses, by the limits of the Block Kit reference.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode
 
 from reviews.chat.signatures import signature_of
 from reviews.models import SlackWorkspace
+from tests.support.loopback import JSONHandler, serving
 from workflows.common.secret_encryption import encrypt
 
 TOKEN = "xoxb-1-2-stand-in"
@@ -120,8 +119,7 @@ def _element(element: dict[str, Any]) -> bool:
     )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JSONHandler):
     slack: Slack
 
     def do_POST(self) -> None:
@@ -135,34 +133,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.slack.calls.append((method, body))
         else:
             answer = self.slack.answer(method, self.headers["Authorization"], body)
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        self.send_json(status, answer, headers)
 
 
 @contextmanager
 def slack_on_loopback() -> Iterator[Slack]:
     """Slack on a free port of the loopback; `url` is the base address of its Web API."""
     slack = Slack()
-    handler = type("Handler", (_Handler,), {"slack": slack})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    slack.url = f"http://127.0.0.1:{server.server_port}/api/"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(type("Handler", (_Handler,), {"slack": slack})) as address:
+        slack.url = f"{address}api/"
         yield slack
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def connect_workspace(**fields: Any) -> SlackWorkspace:

@@ -7,12 +7,10 @@ and makes requests to the bot as the connector does.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -20,6 +18,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reviews.models import TeamsBot
+from tests.support.loopback import JSONHandler, serving
 from workflows.common.secret_encryption import encrypt
 
 APP = "7d5c1d0b-1f2a-4c3d-8e4f-0123456789ab"
@@ -160,8 +159,7 @@ def elements(card: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JSONHandler):
     teams: Teams
 
     def _answer(self) -> None:
@@ -171,36 +169,18 @@ class _Handler(BaseHTTPRequestHandler):
             status, content, headers = self.teams.faults.pop(0)
         else:
             status, content = self.teams.answer(self.command, self.path, self.headers, body)
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.send_json(status, content, headers)
 
     do_GET = do_POST = do_PUT = _answer
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
 
 
 @contextmanager
 def teams_on_loopback() -> Iterator[Teams]:
     """Microsoft's services on a free port of the loopback; `url` is their base address."""
     teams = Teams()
-    handler = type("Handler", (_Handler,), {"teams": teams})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    teams.url = f"http://127.0.0.1:{server.server_port}/"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(type("Handler", (_Handler,), {"teams": teams})) as address:
+        teams.url = address
         yield teams
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def connect_bot(**fields: Any) -> TeamsBot:
