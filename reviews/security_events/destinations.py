@@ -6,6 +6,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -84,57 +85,83 @@ def to_syslog(events: Sequence[SecurityEvent]) -> None:
     """
     parts = urlsplit(conf.siem_syslog())
     host, port = parts.hostname or "", parts.port or (6514 if parts.scheme == "tls" else 601)
+    data = b"".join(map(_message, events))
     try:
-        with _connected(host, port, tls=parts.scheme == "tls") as connection:
-            _send(connection, b"".join(map(_message, events)))
-            _close(connection)
+        with socket.create_connection((host, port), timeout=_SECONDS) as connection:
+            if parts.scheme == "tls":
+                _deliver_over_tls(connection, host, data)
+            else:
+                _deliver(connection, data)
     except OSError as error:
         raise NotDelivered(f"{host}:{port}: {error}") from error
 
 
-def _connected(host: str, port: int, *, tls: bool) -> socket.socket:
-    plain = socket.create_connection((host, port), timeout=_SECONDS)
-    if not tls:
-        return plain
+def _deliver(connection: socket.socket, data: bytes) -> None:
+    """Send the data, end the sending half, and wait for the server's end.
+
+    Closing without reading would reset the connection, and messages on their way would be lost.
+    """
+    _send(connection, data, time.monotonic() + _SECONDS)
+    connection.shutdown(socket.SHUT_WR)
+    # One deadline for all of it: a server that keeps sending holds no sweeper.
+    ends = time.monotonic() + _CLOSE_SECONDS
+    with suppress(TimeoutError):
+        while _receive(connection, ends):
+            pass
+
+
+def _deliver_over_tls(connection: socket.socket, host: str, data: bytes) -> None:
+    """Do the same with TLS; raise OSError where the server refuses the client.
+
+    With TLS 1.3 such a server says so only after the handshake. `SSLSocket.unwrap` takes that
+    alert for the end that it waits for, so the bytes are kept in memory: the alert that ends the
+    sending half is written first, and `read` raises what the server answers.
+    """
+    ends = time.monotonic() + _SECONDS
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=host)
+    while True:
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            _send(connection, outgoing.read(), ends)
+            _feed(incoming, _receive(connection, ends))
+    tls.write(data)
     try:
-        return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
-    except OSError:
-        plain.close()
-        raise
+        tls.unwrap()
+    except ssl.SSLWantReadError:
+        _send(connection, outgoing.read(), ends)
+    else:
+        raise ConnectionError("the server ended the connection after the handshake")
+    ends = time.monotonic() + _CLOSE_SECONDS
+    with suppress(TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        while True:
+            try:
+                tls.read()
+            except ssl.SSLWantReadError:
+                _feed(incoming, _receive(connection, ends))
 
 
-def _send(connection: socket.socket, data: bytes) -> None:
-    """Send all of the data before one deadline: `sendall` of TLS gives each record its own.
+def _feed(incoming: ssl.MemoryBIO, received: bytes) -> None:
+    if received:
+        incoming.write(received)
+    else:
+        incoming.write_eof()
+
+
+def _send(connection: socket.socket, data: bytes, ends: float) -> None:
+    """Send all of the data before one deadline.
 
     A server drops the message that a broken connection cut off; the next one has it again.
     """
-    ends = time.monotonic() + _SECONDS
-    rest = memoryview(data)
-    while rest:
-        connection.settimeout(_seconds_until(ends))
-        rest = rest[connection.send(rest) :]
+    connection.settimeout(_seconds_until(ends))
+    connection.sendall(data)
 
 
-def _close(connection: socket.socket) -> None:
-    """End the sending half, and wait for the server's end.
-
-    Raises OSError for a reset, and for a server that refuses a client of TLS after the handshake.
-    Closing without reading would reset the connection, and messages on their way would be lost.
-    """
-    ends = time.monotonic() + _CLOSE_SECONDS
-    try:
-        if isinstance(connection, ssl.SSLSocket):
-            connection.settimeout(_CLOSE_SECONDS)
-            connection.unwrap()
-            return
-        connection.shutdown(socket.SHUT_WR)
-        # One deadline for all of it: a server that keeps sending holds no sweeper.
-        while True:
-            connection.settimeout(_seconds_until(ends))
-            if not connection.recv(4096):
-                return
-    except (TimeoutError, ssl.SSLEOFError):
-        return
+def _receive(connection: socket.socket, ends: float) -> bytes:
+    connection.settimeout(_seconds_until(ends))
+    return connection.recv(65_536)
 
 
 def _seconds_until(end: float) -> float:
