@@ -112,7 +112,7 @@ class RetentionPolicyAdmin(PolicyBase):
 
 
 class LegalHoldForm(HoldFormBase):
-    """A legal hold of a run, which is given by its number, or of a workflow."""
+    """A legal hold of a run, which is given by its number, of a workflow or of an MCP gate."""
 
     execution = forms.ModelChoiceField(
         queryset=Execution.objects.filter(erased_at=None),
@@ -127,12 +127,13 @@ class LegalHoldForm(HoldFormBase):
 
     class Meta:
         model = LegalHold
-        fields = ("execution", "workflow", "reason")
+        fields = ("execution", "workflow", "gate", "reason")
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
-        if bool(values.get("execution")) == bool(values.get("workflow")) and not self.errors:
-            self.add_error(None, _("Enter either a run or a workflow."))
+        chosen = [name for name in ("execution", "workflow", "gate") if values.get(name)]
+        if len(chosen) != 1 and not self.errors:
+            self.add_error(None, _("Enter either a run, a workflow or an MCP gate."))
         return values
 
 
@@ -145,8 +146,8 @@ class LegalHoldAdmin(HoldBase):
         "__str__", "reason", "placed_by", "placed_at", "lifted_by", "lifted_at",
     )  # fmt: skip
     list_filter = (("lifted_at", admin.EmptyFieldListFilter),)
-    list_select_related = ("workflow", "placed_by", "lifted_by")
-    search_fields = ("=execution__id", "workflow__title", "reason")
+    list_select_related = ("workflow", "gate", "placed_by", "lifted_by")
+    search_fields = ("=execution__id", "workflow__title", "gate__name", "reason")
     actions = ("lift_holds",)
 
     def has_change_permission(self, request: HttpRequest, obj: LegalHold | None = None) -> bool:

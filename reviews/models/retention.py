@@ -65,9 +65,9 @@ class RetentionPolicy(models.Model):
 
 
 class LegalHold(models.Model):
-    """Keeps the data of one run, or of all runs of a workflow, until it is lifted.
+    """Keeps the data of one run, of all runs of a workflow, or of all calls of an MCP gate.
 
-    A trigger lets a row be lifted once, and refuses other changes.
+    It does so until it is lifted; a trigger lets a row be lifted once, and refuses other changes.
     """
 
     execution = models.ForeignKey(
@@ -84,6 +84,15 @@ class LegalHold(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="legal_holds",
+    )
+    gate = models.ForeignKey(
+        "workflows.Gate",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="legal_holds",
+        verbose_name="MCP gate",
+        help_text="Keeps its calls, and the runs of those that were held.",
     )
     reason = models.TextField(
         help_text="Such as the number of the case. Everybody who sees the run can read it."
@@ -106,13 +115,18 @@ class LegalHold(models.Model):
         verbose_name = "legal hold"
         constraints = [
             models.CheckConstraint(
-                condition=Q(execution=None) ^ Q(workflow=None), name="legal_hold_of_one_thing"
+                condition=Q(execution__isnull=False, workflow=None, gate=None)
+                | Q(execution=None, workflow__isnull=False, gate=None)
+                | Q(execution=None, workflow=None, gate__isnull=False),
+                name="legal_hold_of_one_thing",
             ),
         ]
 
     def __str__(self) -> str:
         if self.execution_id is not None:
             return f"Run {self.execution_id}"
+        if self.gate_id is not None:
+            return f"MCP gate {self.gate}"
         return f"Workflow {self.workflow}"
 
 

@@ -29,7 +29,7 @@ from workflows.api.serializers import (
 )
 from workflows.common.schemas import FieldError
 from workflows.executions.idempotency import StoredResponse, json_text
-from workflows.models import Execution, Workflow
+from workflows.models import Execution, Gate, Workflow
 
 from . import selectors, services
 
@@ -185,11 +185,12 @@ class RetentionPreviewView(APIView):
 
 
 class LegalHoldSerializer(PlainSerializer):
-    """A legal hold of one run, or of all runs of a workflow."""
+    """A legal hold of one run, of all runs of a workflow, or of all calls of an MCP gate."""
 
     id = serializers.CharField()
     execution_id = serializers.CharField(allow_null=True)
     workflow = serializers.CharField(source="workflow.name", default=None, allow_null=True)
+    gate = serializers.CharField(source="gate.name", default=None, allow_null=True)
     reason = serializers.CharField()
     placed_by = serializers.CharField(source="placed_by.username")
     placed_at = serializers.DateTimeField()
@@ -198,11 +199,14 @@ class LegalHoldSerializer(PlainSerializer):
 
 
 class NewLegalHoldSerializer(StrictSerializer):
-    """Either `execution_id` or `workflow` (its name), and why."""
+    """One of `execution_id`, `workflow` and `gate` (their names), and why."""
 
     execution_id = RequestIdField(required=False)
     workflow = serializers.SlugRelatedField(
         slug_field="name", queryset=Workflow.objects.all(), required=False
+    )
+    gate = serializers.SlugRelatedField(
+        slug_field="name", queryset=Gate.objects.all(), required=False
     )
     reason = serializers.CharField(max_length=2000)
 
@@ -214,7 +218,7 @@ class LiftLegalHoldSerializer(StrictSerializer):
 
 
 def _holds() -> QuerySet[LegalHold]:
-    return LegalHold.objects.select_related("workflow", "placed_by", "lifted_by")
+    return LegalHold.objects.select_related("workflow", "gate", "placed_by", "lifted_by")
 
 
 def _hold(legal_hold_id: str) -> LegalHold:
@@ -245,7 +249,8 @@ class LegalHoldsView(ListAPIView[LegalHold]):
     @extend_schema(
         operation_id="legal_holds_place",
         summary="Place a legal hold",
-        description="It keeps the data of the run, or of all runs of the workflow.",
+        description="It keeps the data of the run, of all runs of the workflow, or of all calls of"
+        " the MCP gate with the runs of those that were held.",
         parameters=[IDEMPOTENCY_KEY],
         request=NewLegalHoldSerializer,
         responses={201: LegalHoldSerializer, **problems(403, *BODY)},
@@ -257,9 +262,10 @@ class LegalHoldsView(ListAPIView[LegalHold]):
         serializer = NewLegalHoldSerializer(data=object_body(request.data))
         serializer.is_valid(raise_exception=True)
         values = serializer.validated_data
-        number, workflow = values.get("execution_id"), values.get("workflow")
-        if (number is None) == (workflow is None):
-            raise ReviewInvalid([FieldError("execution_id", "give either a run or a workflow")])
+        number = values.get("execution_id")
+        if len(values.keys() & {"execution_id", "workflow", "gate"}) != 1:
+            problem = "give either a run, a workflow or an MCP gate"
+            raise ReviewInvalid([FieldError("execution_id", problem)])
         execution = None if number is None else Execution.objects.filter(pk=number).first()
         gone = ReviewInvalid([FieldError("execution_id", "there is no data of such a run")])
         if number is not None and execution is None:
@@ -269,7 +275,8 @@ class LegalHoldsView(ListAPIView[LegalHold]):
                 actor=caller(request),
                 reason=values["reason"],
                 execution=execution,
-                workflow=workflow,
+                workflow=values.get("workflow"),
+                gate=values.get("gate"),
             )
         except services.AlreadyErased:
             raise gone from None

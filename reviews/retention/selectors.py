@@ -103,10 +103,12 @@ def preview(policy: RetentionPolicy) -> Preview:
 def legal_holds_of(execution: Execution) -> list[LegalHold]:
     """Return the legal holds that keep the data of a run, oldest first."""
     rows = LegalHold.objects.filter(
-        Q(execution=execution.pk) | Q(workflow__isnull=False, workflow=execution.workflow_id),
+        Q(execution=execution.pk)
+        | Q(workflow__isnull=False, workflow=execution.workflow_id)
+        | Q(gate__calls__approval__execution=execution.pk),
         lifted_at=None,
     )
-    return list(rows.select_related("placed_by", "workflow").order_by("id"))
+    return list(rows.select_related("placed_by", "workflow", "gate").order_by("id"))
 
 
 def erasure_of(execution_id: int) -> RetentionEntry | None:

@@ -25,7 +25,7 @@ from workflows.common.crashpoints import crashpoint
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions import access
-from workflows.models import Execution, Workflow
+from workflows.models import Execution, Gate, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -110,8 +110,9 @@ def place_legal_hold(
     reason: str,
     execution: Execution | None = None,
     workflow: Workflow | None = None,
+    gate: Gate | None = None,
 ) -> LegalHold:
-    """Keep the data of a run, or of all runs of a workflow, until the hold is lifted.
+    """Keep data until the hold is lifted: of a run, of a workflow's runs, or of a gate's calls.
 
     Raises NotAllowed unless the actor is an admin, AlreadyErased if nothing is left of the run,
     and Http404 if it does not exist.
@@ -128,8 +129,13 @@ def place_legal_hold(
                 raise AlreadyErased
         if workflow is not None:
             Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
+        if gate is not None:
+            # The lock of the gate is for its calls, those of the runs are for its held calls.
+            Gate.objects.select_for_update(no_key=True).get(pk=gate.pk)
+            runs = Execution.objects.filter(approval__gate_call__gate=gate, erased_at=None)
+            list(runs.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
         hold = LegalHold.objects.create(
-            execution=execution, workflow=workflow, reason=reason, placed_by=actor
+            execution=execution, workflow=workflow, gate=gate, reason=reason, placed_by=actor
         )
         _log_hold(RetentionEntry.Kind.HOLD_PLACED, actor, hold)
     return hold

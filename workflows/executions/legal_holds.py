@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from workflows.models import Execution
+from workflows.models import Execution, Gate, GateCall
 
 Row = TypeVar("Row", bound=Model)
 
@@ -18,5 +18,17 @@ def without_legal_hold(rows: QuerySet[Row], run: str = "execution") -> QuerySet[
     """Exclude rows of runs that a legal hold keeps; `run` is the path from a row to its run."""
     of_run = Q(legal_holds__isnull=False, legal_holds__lifted_at=None)
     of_workflow = Q(workflow__legal_holds__isnull=False, workflow__legal_holds__lifted_at=None)
-    held = Execution.objects.filter(of_run | of_workflow, pk=OuterRef(run))
+    of_gate = Q(
+        approval__gate_call__gate__legal_holds__isnull=False,
+        approval__gate_call__gate__legal_holds__lifted_at=None,
+    )
+    held = Execution.objects.filter(of_run | of_workflow | of_gate, pk=OuterRef(run))
     return rows.exclude(Exists(held))
+
+
+def without_legal_hold_of_gate(calls: QuerySet[GateCall]) -> QuerySet[GateCall]:
+    """Exclude calls of MCP gates that a legal hold keeps."""
+    held = Gate.objects.filter(
+        legal_holds__isnull=False, legal_holds__lifted_at=None, pk=OuterRef("gate")
+    )
+    return calls.exclude(Exists(held))

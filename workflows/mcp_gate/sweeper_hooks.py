@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from django.db import transaction
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.models import GateCall
+from workflows.executions.legal_holds import without_legal_hold_of_gate
+from workflows.models import Gate, GateCall
 
 #: Seconds after the time limit of a call until its outcome counts as unknown.
 GRACE_SECONDS: Final = 30
@@ -37,10 +39,17 @@ def _record_unknown(rows: list[GateCall]) -> None:
 
 
 def delete_old() -> int:
-    """Delete calls without an approval after `gate_keep_days`; return how many."""
+    """Delete calls without an approval after `gate_keep_days`; return how many.
+
+    A legal hold of their gate keeps them.
+    """
     end = Now() - timedelta(days=conf.gate_keep_days())
-    old = GateCall.objects.filter(approval=None, created_at__lt=end).values_list("pk", flat=True)
-    ids = list(old[:_DELETE_BATCH])
-    if ids:
+    old = without_legal_hold_of_gate(GateCall.objects.filter(approval=None, created_at__lt=end))
+    if not old.exists():
+        return 0
+    with transaction.atomic():
+        # Whoever places a legal hold locks the gate too, so the calls are deleted before or kept.
+        list(Gate.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+        ids = list(old.values_list("pk", flat=True)[:_DELETE_BATCH])
         GateCall.objects.filter(pk__in=ids).delete()
     return len(ids)

@@ -65,6 +65,7 @@ from workflows.models import (
     CommandLog,
     Execution,
     ExecutionEvent,
+    Gate,
     Hold,
     LearningAttempt,
     PlanRevision,
@@ -810,6 +811,7 @@ def test_changes_in_sql_are_in_the_log(
     run = start(echo("a"))
     hold = place_legal_hold(actor=admin, reason="Case 7", execution=run)
     before = RetentionEntry.objects.latest("id").pk
+    gate = Gate.objects.create(name="files")
     with psycopg.connect(app_url, autocommit=True) as session:
         # An entry that was written in advance is not that of a later change.
         session.execute(
@@ -827,6 +829,12 @@ def test_changes_in_sql_are_in_the_log(
             " VALUES (%s, 'x', %s)",
             [run.pk, admin.pk],
         )
+        session.execute(
+            "INSERT INTO reviews_legalhold (gate_id, reason, placed_by_id) VALUES (%s, 'x', %s)",
+            [gate.pk, admin.pk],
+        )
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute("UPDATE reviews_legalhold SET gate_id = NULL, lifted_at = now()")
     role = f"database role {APP_ROLE}"
     entries = RetentionEntry.objects.filter(pk__gt=before).order_by("id")
     assert [(each.kind, each.actor, each.subject) for each in entries] == [
@@ -835,6 +843,7 @@ def test_changes_in_sql_are_in_the_log(
         ("policy_set", role, "All other runs: 1 days"),
         ("policy_deleted", role, "All other runs: 1 days"),
         ("hold_placed", role, f"Run {run.pk}"),
+        ("hold_placed", role, "MCP gate files"),
     ]
     assert entries[1].executions == [run.pk]
     assert entries[1].detail == {"legal_hold": hold.pk, "reason": "Case 7"}
@@ -853,14 +862,15 @@ def test_a_policy_that_is_deleted_with_its_workflow_is_in_the_log(admin: "User")
 def test_the_product_writes_one_entry_for_each_change(start: Start, admin: "User") -> None:
     run = start(echo("a"))
     workflow = Workflow.objects.create(name="w", title="W", plan={"tasks": [echo("a")]})
-    for what in ({"execution": run}, {"workflow": workflow}):
+    gate = Gate.objects.create(name="files")
+    for what in ({"execution": run}, {"workflow": workflow}, {"gate": gate}):
         hold = place_legal_hold(actor=admin, reason="Case 7", **what)  # type: ignore[arg-type]
         lift_legal_hold(actor=admin, hold=hold)
     for policy in (RetentionPolicy(), RetentionPolicy(workflow=workflow, keep_days=7)):
         save_policy(actor=admin, policy=policy)
         services.delete_policy(actor=admin, policy=policy)
     entries = RetentionEntry.objects.values_list("actor", flat=True)
-    assert list(entries) == ["admin"] * 8
+    assert list(entries) == ["admin"] * 10
 
 
 def test_the_owner_too_deletes_no_journal_of_a_run_with_data(start: Start) -> None:
@@ -936,12 +946,16 @@ def test_legal_holds_in_the_admin(start: Start, admin: "User") -> None:
     client = browser(admin)
     address = "/admin/reviews/legalhold/add/"
     assert f'value="{run.pk}"' in client.get(f"{address}?execution={run.pk}").content.decode()
-    for wrong in ({}, {"execution": "77777"}, {"execution": "x"}):
+    gate = Gate.objects.create(name="files")
+    both = {"execution": str(run.pk), "gate": str(gate.pk)}
+    for wrong in ({}, {"execution": "77777"}, {"execution": "x"}, both):
         response = client.post(address, {**wrong, "reason": "Case 7"})
         assert response.status_code == 200
+    assert client.post(address, {"gate": str(gate.pk), "reason": "Case 8"}).status_code == 302
+    assert "MCP gate files" in client.get("/admin/reviews/legalhold/").content.decode()
     response = client.post(address, {"execution": str(run.pk), "reason": "Case 7"})
     assert response.status_code == 302
-    hold = LegalHold.objects.get()
+    hold = LegalHold.objects.get(gate=None)
     assert (hold.execution_id, hold.placed_by_id) == (run.pk, admin.pk)
     form = {"action": "lift_holds", "_selected_action": [hold.pk]}
     assert client.post("/admin/reviews/legalhold/", form).status_code == 302

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from reviews.models import LegalHold, RetentionEntry, RetentionPolicy
 from reviews.retention.services import delete_policy, save_policy
 from tests.integration.reviews.conftest import MakeUser, Start, echo
-from workflows.models import Execution, Workflow
+from workflows.models import Execution, Gate, Workflow
 from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
@@ -87,22 +87,25 @@ def test_a_legal_hold_is_placed_and_lifted(
     made = client.post(HOLDS, body, format="json")
     assert made.status_code == 201, made.content
     shown = made.json()
-    assert (shown["execution_id"], shown["workflow"]) == (str(run.pk), None)
+    assert (shown["execution_id"], shown["workflow"], shown["gate"]) == (str(run.pk), None, None)
     assert (shown["placed_by"], shown["lifted_by"], shown["lifted_at"]) == ("boss", None, None)
     place = made["Location"]
     assert client.get(place).json() == shown
     of_all = client.post(HOLDS, {"workflow": "w", "reason": "Case 8"}, format="json")
     assert (of_all.status_code, of_all.json()["workflow"]) == (201, "w")
-    both = {**body, "workflow": "w"}
-    assert client.post(HOLDS, both, format="json").status_code == 422
+    Gate.objects.create(name="files")
+    of_gate = client.post(HOLDS, {"gate": "files", "reason": "Case 9"}, format="json")
+    assert (of_gate.status_code, of_gate.json()["gate"]) == (201, "files")
+    for other in ({"workflow": "w"}, {"gate": "files"}):
+        assert client.post(HOLDS, {**body, **other}, format="json").status_code == 422
     assert client.post(f"{place}lift/", {}, format="json").status_code == 422
     for _ in range(2):
         lifted = client.post(f"{place}lift/", {"reason": "Closed"}, format="json")
         assert (lifted.status_code, lifted.json()["lifted_by"]) == (200, "boss")
     newest = RetentionEntry.objects.latest("id")
     assert newest.detail["lift_reason"] == "Closed"
-    assert logged() == [("hold_placed", "boss")] * 2 + [("hold_lifted", "boss")]
-    assert len(client.get(HOLDS).json()["results"]) == 2
+    assert logged() == [("hold_placed", "boss")] * 3 + [("hold_lifted", "boss")]
+    assert len(client.get(HOLDS).json()["results"]) == 3
 
 
 def test_only_admins_with_the_scope(

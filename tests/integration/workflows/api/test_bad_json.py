@@ -200,6 +200,7 @@ WRONG_TYPES = [
     ("legal-holds/", {"reason": "x"}, "execution_id"),
     ("legal-holds/", {"reason": "x", "execution_id": "77777"}, "execution_id"),
     ("legal-holds/", {"reason": "x", "workflow": "nowhere"}, "workflow"),
+    ("legal-holds/", {"reason": "x", "gate": "nowhere"}, "gate"),
     ("legal-holds/", {"workflow": "echo"}, "reason"),
     ("webhooks/", {"name": "x", "url": "ftp://example.com/"}, "url"),
     ("webhooks/", {"name": "x", "url": "http://example.com/"}, "url"),

@@ -13,7 +13,9 @@ from django.utils import timezone
 from mcp_types import CallToolResult, ElicitResult
 from rest_framework.test import APIClient
 
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, RetentionPolicy
+from reviews.retention.selectors import legal_holds_of
+from reviews.retention.services import erase_batch, lift_legal_hold, place_legal_hold
 from tests.integration.workflows.mcp_gate.conftest import (
     Agent,
     Upstream,
@@ -27,9 +29,19 @@ from tests.integration.workflows.mcp_gate.conftest import (
 from tests.support.pages import open_page
 from tests.support.processes import wait_for
 from workflows.engine.bounded_json import digest
+from workflows.executions.legal_holds import without_legal_hold
 from workflows.mcp_gate import calls, sweeper_hooks
 from workflows.mcp_gate.results import AWAIT_TOOL
-from workflows.models import ApiToken, Approval, ApprovalPolicy, Gate, GateCall, Hold, McpServer
+from workflows.models import (
+    ApiToken,
+    Approval,
+    ApprovalPolicy,
+    Execution,
+    Gate,
+    GateCall,
+    Hold,
+    McpServer,
+)
 from workflows.permissions.tokens import revoke
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -294,8 +306,30 @@ def test_the_sweeper_settles_and_deletes(
     assert sweeper_hooks.settle_lost() == 1
     assert sweeper_hooks.settle_lost() == 0
     GateCall.objects.update(created_at=timezone.now() - timedelta(days=400))
+    admin = person("boss", "admin")
+    hold = place_legal_hold(actor=admin, reason="Case 7", gate=gate)
+    assert sweeper_hooks.delete_old() == 0
+    lift_legal_hold(actor=admin, hold=hold)
     assert sweeper_hooks.delete_old() == 1
     assert GateCall.objects.get().policy == "hold"
+
+
+def test_a_legal_hold_of_a_gate_keeps_the_runs_of_its_held_calls(
+    agent: Agent, reviewer: User, waits: Waits, gate: Gate
+) -> None:
+    waits(0)
+    agent.call("files__write", **WRITE)
+    decided(reviewer)
+    run = Approval.objects.get().execution
+    Execution.objects.filter(pk=run.pk).update(finished_at=timezone.now() - timedelta(days=400))
+    policy = RetentionPolicy.objects.create(keep_days=30, enabled=True)
+    admin = person("boss", "admin")
+    hold = place_legal_hold(actor=admin, reason="Case 7", gate=gate)
+    assert [each.pk for each in legal_holds_of(run)] == [hold.pk]
+    kept = without_legal_hold(Execution.objects.all(), "pk")
+    assert (kept.count(), erase_batch(policy)) == (0, 0)
+    lift_legal_hold(actor=admin, hold=hold)
+    assert (kept.count(), erase_batch(policy)) == (1, 1)
 
 
 def test_a_client_that_goes_away_after_the_approval_stops_nothing(
