@@ -7,7 +7,14 @@ from typing import Any
 from graphrag import cache, conf, database_errors, tokenizer
 from graphrag.catalogue.tool_record import own_name
 from graphrag.planning import argument_sources, intents, model_drafts, plans, step_tasks
-from graphrag.planning.draft import Draft, NearestTool, Question, TaskReason
+from graphrag.planning.draft import (
+    Draft,
+    NearestTool,
+    Question,
+    Refused,
+    TaskReason,
+    nothing_refused,
+)
 from graphrag.planning.plans import InvalidPlan, PlanDict
 from graphrag.retrieval.search import EVERYTHING, Filters
 
@@ -38,6 +45,7 @@ def replan(
     *,
     inputs: Mapping[str, Any] | None = None,
     filters: Filters = EVERYTHING,
+    refused: Refused = nothing_refused,
     with_model: bool = True,
 ) -> ReplanResult:
     """Add tasks for a new requirement, at most three (setting ``replan_max_tasks``).
@@ -45,25 +53,38 @@ def replan(
     ``settled`` are the ids of tasks that succeeded. New tasks read their outputs and depend only
     on them, so running and finished tasks do not change. ``context`` holds the values that the
     agent knows (``available_context``); the execution's context must contain them when the tasks
-    run. A configured language model drafts the new tasks, unless ``with_model`` is off. Without a
-    matching tool, for a plan with a cycle or an unknown task, and after a database
-    error, the result has no plan and a warning.
+    run. ``refused`` returns which tools people mostly refused: they come later, and a question asks
+    about them. A configured language model drafts the new tasks, unless ``with_model`` is off.
+    Without a matching tool, for a plan with a cycle or an unknown task, and after a database error,
+    the result has no plan and a warning.
     """
     return database_errors.with_fallback(
         lambda: _replan(
-            plan, settled, requirement, context or {}, inputs or {}, filters, with_model=with_model
+            plan,
+            settled,
+            requirement,
+            _Known(context or {}, inputs or {}, filters, refused),
+            with_model=with_model,
         ),
         lambda reason: ReplanResult(plan=None, missing_inputs={}, warnings=(reason,)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What new tasks may read and call."""
+
+    context: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    filters: Filters
+    refused: Refused
 
 
 def _replan(
     plan: Mapping[str, Any],
     settled: Collection[str],
     requirement: str,
-    context: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    filters: Filters,
+    known: _Known,
     *,
     with_model: bool,
 ) -> ReplanResult:
@@ -73,7 +94,7 @@ def _replan(
         finished = _settled_in_order(tasks, settled)
     except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
-    draft = _draft(tasks, finished, context, inputs, filters)
+    draft = _draft(tasks, finished, known)
     anchors = plans.sinks(tasks, finished)
     steps = intents.steps(
         requirement, vocabulary=draft.vocabulary, antecedent=_object_of_last(draft)
@@ -82,9 +103,9 @@ def _replan(
     if with_model:
         draft = model_drafts.redrafted(
             draft,
-            lambda: _draft(tasks, finished, context, inputs, filters),
+            lambda: _draft(tasks, finished, known),
             requirement,
-            inputs,
+            known.inputs,
             anchors,
         )
     return _result(plan, tasks, draft, requirement)
@@ -110,9 +131,7 @@ def _settled_in_order(tasks: Mapping[str, dict[str, Any]], settled: Collection[s
 def _draft(
     tasks: Mapping[str, dict[str, Any]],
     finished: list[str],
-    context: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    filters: Filters,
+    known: _Known,
 ) -> Draft:
     done = {name: tasks[name] for name in finished}
     cached = cache.current()
@@ -122,11 +141,12 @@ def _draft(
     return Draft(
         cached=cached,
         given_sources=[
-            *argument_sources.sources_of_values("context", context),
-            *argument_sources.sources_of_values("inputs", inputs),
+            *argument_sources.sources_of_values("context", known.context),
+            *argument_sources.sources_of_values("inputs", known.inputs),
         ],
         max_tasks=conf.replan_max_tasks(),
-        filters=filters,
+        filters=known.filters,
+        refused=known.refused,
         earlier=step_tasks.records_by_task(done, records),
         used_ids=set(tasks),
     )

@@ -118,6 +118,7 @@ def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
         "after": ", ".join(sorted(task.needs)),
         "confidence": reason.get("confidence"),
         "reasons": ", ".join(str(each) for each in reason.get("reasons", ())),
+        "questions": _hidden(list(reason.get("questions", ())), shown),
         "values_json": json.dumps(_hidden(dict(task.values), shown), indent=2, ensure_ascii=False),
         "code": _hidden(getattr(task, "code", ""), shown),
         "dropped": task.id in shown.dropped,

@@ -244,6 +244,8 @@ def submit_posted(request: HttpRequest, execution: Execution) -> str:
         if result.failure:
             text = _("The plan was not changed: %(reason)s")
             messages.warning(request, text % {"reason": render_reason(result.failure)})
+        for question in result.questions:
+            messages.warning(request, _("Unsure: %(question)s") % {"question": question})
         # Jump to the submitted command, in the timeline or the queue.
         return "#queued" if result.outcome == "queued" else f"#e{result.version}"
     return ""

@@ -152,6 +152,8 @@ def _perform(
         if result.failure:
             return StoredResponse(status=409, text=json_text({"failure": str(result.failure)}))
         outcome = result.outcome
+        if command.kind == "replan":
+            extra["questions"] = list(result.questions)
     body = {"outcome": outcome, "version": result.version, "status": result.status, **extra}
     return StoredResponse(status=200 if outcome == "applied" else 202, text=json_text(body))
 

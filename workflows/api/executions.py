@@ -197,7 +197,9 @@ class ExecutionsView(ListAPIView[Execution]):
         name, plan, title = fields.get("workflow"), fields.get("plan"), fields.get("title", "")
         if "intent" in fields:
             intent = fields["intent"]
-            plan = plan_for_intent(intent=intent, inputs=fields.get("inputs", {}))
+            plan = plan_for_intent(
+                intent=intent, inputs=fields.get("inputs", {}), actor=caller(request)
+            )
             title = title or intent[:200]
         execution = services.start_execution(
             actor=caller(request),

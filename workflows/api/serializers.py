@@ -400,10 +400,12 @@ class WarningSerializer(PlainSerializer):
 class OutcomeSerializer(PlainSerializer):
     """`applied`, or `queued` if a worker runs a layer and applies the command after it.
 
-    A decision has `warnings`: keys of its edit that the tool's schema does not declare.
+    A decision has `warnings`: keys of its edit that the tool's schema does not declare. A replan
+    has `questions`: what the planner is unsure of in the new plan; none while it is queued.
     """
 
     outcome = serializers.ChoiceField(choices=["applied", "queued"])
     version = serializers.IntegerField()
     status = serializers.ChoiceField(choices=[s.value for s in ExecutionStatus])
     warnings = WarningSerializer(many=True, required=False)
+    questions = serializers.ListField(child=serializers.CharField(), required=False)

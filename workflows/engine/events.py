@@ -390,7 +390,7 @@ class PlanRevised(_Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    # The confidence and reasons of each added task, and the hold that approved the change.
+    # The confidence, reasons and questions of each added task; the hold that approved the change.
     why: dict[str, Any] = {}
     hold_id: str | None = None
     # Whether a failed task becomes a leaf because the change removes its last reader.

@@ -40,6 +40,7 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
             requirement=command.new_requirement,
             context={**run.context, **command.available_context},
             inputs=run.inputs,
+            execution_id=run.execution_id,
         )
     except TaskFailed as failure:
         fields = reason_fields("error", failure.reason or failure.message)

@@ -199,7 +199,7 @@ class Agents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewPlan:
-    """A planner's answer.  `why`: added task → {"tool", "confidence", "reasons"}."""
+    """A planner's answer.  `why`: added task → {"tool", "confidence", "reasons", "questions"}."""
 
     plan: Plan
     why: Mapping[str, Any] = field(default_factory=dict)
@@ -217,6 +217,7 @@ class Planner(Protocol):
         requirement: str,
         context: Mapping[str, Any],
         inputs: Mapping[str, Any],
+        execution_id: str,
     ) -> NewPlan:
         """Return a plan that keeps every task in `begun`.
 

@@ -144,8 +144,9 @@ class Hold:
 class Proposal:
     """A plan change that waits for a person, with the requirement and its author.
 
-    `change` is the output of `plan_diff.written`; `why` has the `confidence` and `reasons` of each
-    added task; `context` is merged into the execution's context with the change.
+    `change` is the output of `plan_diff.written`; `why` has the `confidence`, `reasons` and
+    `questions` of each added task; `context` is merged into the execution's context with the
+    change.
     """
 
     requirement: str

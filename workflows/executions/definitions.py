@@ -20,6 +20,7 @@ from workflows.engine.reasons import Reason
 from workflows.models import Workflow, WorkflowVersion
 from workflows.planning.planner import suggest
 
+from . import access
 from .validation import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
 
 if TYPE_CHECKING:
@@ -116,9 +117,17 @@ def _schema_problems(schema: Mapping[str, Any]) -> tuple[Problem, ...]:
     return ()
 
 
-def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Draft a plan of known tools for an intent in plain words; raises InvalidRequest."""
-    suggestion = suggest(intent, inputs)
+def plan_for_intent(
+    *, intent: str, inputs: Mapping[str, Any], actor: User | None = None
+) -> dict[str, Any]:
+    """Draft a plan of known tools for an intent in plain words.
+
+    Raises InvalidRequest without a plan, and where the planner has to ask, for example about a tool
+    that people mostly refused in runs which the actor sees.
+    """
+    token = access.credential_of(actor)
+    may_read = token is None or "read" in token.scopes
+    suggestion = suggest(intent, inputs, actor if may_read else None)
     if suggestion.plan is None:
         nearest = ", ".join(suggestion.nearest[:5])
         message = " ".join(suggestion.warnings) or "No known tools fit this well enough."

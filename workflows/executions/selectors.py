@@ -24,6 +24,7 @@ from django.db.models import (
 from django.db.models.expressions import Combinable
 
 from workflows import conf
+from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import AnyTask, Revision
 from workflows.engine.decide import DecisionContext, Refused, decide
 from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
@@ -405,3 +406,9 @@ def speculative_results_behind(hold: Hold) -> tuple[SpeculativeResult, ...]:
 def speculation_stopped(execution: Execution) -> Stopped | None:
     """Return the pause of speculation for this execution's workflow, if there is one."""
     return speculation_store.stopped(execution.pk)
+
+
+def replan_questions(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the planner is unsure of, from the event of a changed or proposed plan."""
+    tasks = payload.get("why", {}).values()
+    return tuple(mask_secrets(text) for task in tasks for text in task.get("questions", ()))

@@ -47,6 +47,7 @@ from . import access
 from .dispatch import enqueue_advance_on_commit, enqueue_speculation_on_commit
 from .layer_runner import LayerRunner
 from .layer_summaries import summarise
+from .selectors import replan_questions
 from .validation import (
     InvalidRequest,
     PolicyFloor,
@@ -74,6 +75,8 @@ class CommandResult:
     status: str
     #: Why the planner found no new plan, if an applied replan changed nothing.
     failure: Reason | str = ""
+    #: What the planner is unsure of, if an applied replan changed the plan.
+    questions: tuple[str, ...] = ()
 
 
 def ports() -> Ports:
@@ -340,8 +343,9 @@ def _apply_or_queue(
             run.publish(at_once=True)
             # The command may have changed which tasks run next.
             request_speculation(run)
-            failure = _replan_failure(run) if isinstance(command, Replan) else ""
-            return CommandResult("applied", run.state.version, run.state.status.value, failure)
+            status = run.state.status.value
+            replanned = _replan_outcome(run) if isinstance(command, Replan) else ("", ())
+            return CommandResult("applied", run.state.version, status, *replanned)
     raise StaleVersion
 
 
@@ -367,16 +371,22 @@ def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: st
     return True
 
 
-def _replan_failure(run: Run) -> Reason | str:
-    """Return why the replan that was just applied failed; "" if it changed the plan."""
+_REPLANNED = ("plan_revised", "plan_proposed", "replan_failed")
+
+
+def _replan_outcome(run: Run) -> tuple[Reason | str, tuple[str, ...]]:
+    """Return why the replan that was just applied failed, and its questions.
+
+    The reason is "" if it changed the plan.
+    """
     rows = ExecutionEvent.objects.filter(
-        execution_id=int(run.execution_id), seq=run.state.version, kind="replan_failed"
+        execution_id=int(run.execution_id), seq__lte=run.state.version, kind__in=_REPLANNED
     )
-    payload = rows.values_list("payload", flat=True).first()
-    if payload is None:
-        return ""
-    reason = load_reason(payload.get("error_code"), payload.get("error_params"))
-    return reason or str(payload["error"])
+    event = rows.order_by("-seq").only("kind", "payload").first()
+    if event is None or event.kind != "replan_failed":
+        return "", replan_questions(event.payload) if event else ()
+    reason = load_reason(event.payload.get("error_code"), event.payload.get("error_params"))
+    return reason or str(event.payload["error"]), ()
 
 
 def _queue(

@@ -76,7 +76,7 @@ def execute(caller: Caller, arguments: argument_models.Execute) -> CallResult:
 def _start(context: CallContext, arguments: argument_models.Execute) -> Execution:
     plan, title = arguments.plan, arguments.config.title
     if arguments.intent is not None:
-        plan = plan_for_intent(intent=arguments.intent, inputs=arguments.inputs)
+        plan = plan_for_intent(intent=arguments.intent, inputs=arguments.inputs, actor=context.user)
         title = title or arguments.intent[:200]
     policy = dict(arguments.config.policy)
     if arguments.config.per_layer_validation is not None:

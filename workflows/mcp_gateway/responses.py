@@ -23,6 +23,7 @@ from workflows.executions.selectors import (
     decisions_of,
     holds_of,
     open_holds,
+    replan_questions,
     revision_of,
     tasks_of,
 )
@@ -288,6 +289,7 @@ def _replanned(
         added=[_next(task, view) for task in _existing(tasks, payload.get("added", ()))],
         removed=list(payload.get("removed", ())),
         changed=list(payload.get("changed", ())),
+        questions=list(replan_questions(payload)),
     )
 
 

@@ -80,6 +80,7 @@ class Replanned(_Output):
     added: list[NextTask]
     removed: list[str]
     changed: list[str]
+    questions: list[str] = Field(description="What the planner is unsure of in the added tasks.")
 
 
 class Decision(_Output):

@@ -20,7 +20,7 @@ from graphrag.catalogue.selectors import servers_of, tool_names_of, tools_by_nam
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
-from graphrag.planning.draft import Question, TaskReason, nothing_refused
+from graphrag.planning.draft import Question, Refused, TaskReason, nothing_refused
 from graphrag.retrieval import search
 from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.plan_validation import PlanInvalid
@@ -28,6 +28,7 @@ from workflows.engine.ports import FinishedTask, NewPlan
 from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
+from workflows.models import Execution
 from workflows.permissions import capabilities
 from workflows.tools import registry
 from workflows.tools.mcp_client import McpTool
@@ -257,8 +258,7 @@ def suggest(intent: str, inputs: Mapping[str, Any], user: User | None = None) ->
 
     With a `user`, tools that people mostly refused in runs which the user sees come later.
     """
-    refused = nothing_refused if user is None else partial(refused_tools, user)
-    suggestion = graph_planning.suggest(intent, inputs, refused=refused)
+    suggestion = graph_planning.suggest(intent, inputs, refused=_refused_by_people(user))
     return SuggestedPlan(
         plan=None if suggestion.plan is None else dict(suggestion.plan),
         confidence=suggestion.confidence,
@@ -269,6 +269,18 @@ def suggest(intent: str, inputs: Mapping[str, Any], user: User | None = None) ->
         similar={near.tool: near.similarity for near in suggestion.nearest},
         warnings=suggestion.warnings,
     )
+
+
+def _refused_by_people(user: User | None) -> Refused:
+    return nothing_refused if user is None else partial(refused_tools, user)
+
+
+def _starter(execution_id: str) -> User | None:
+    """Return the person who started an execution; None without one."""
+    if not execution_id:
+        return None
+    rows = Execution.objects.filter(pk=int(execution_id)).select_related("created_by")
+    return rows.only("created_by").get().created_by
 
 
 def refused_tools(user: User, tools: Collection[str]) -> set[str]:
@@ -318,7 +330,10 @@ def with_required_reviews(plan: Plan, begun: Collection[str]) -> Plan:
 
 
 class CataloguePlanner:
-    """An engine.ports.Planner that uses the tool graph, and the language model if there is one."""
+    """An engine.ports.Planner that uses the tool graph, and the language model if there is one.
+
+    A tool that people mostly refused, in runs that the starter of the execution sees, comes later.
+    """
 
     def __init__(self, *, with_model: bool = True) -> None:
         self._with_model = with_model
@@ -332,6 +347,7 @@ class CataloguePlanner:
         requirement: str,
         context: Mapping[str, Any],
         inputs: Mapping[str, Any],
+        execution_id: str = "",
     ) -> NewPlan:
         done = [name for name, each in finished.items() if each.status is TaskStatus.SUCCEEDED]
         try:
@@ -340,7 +356,13 @@ class CataloguePlanner:
             raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = replanning.replan(
-            written, done, requirement, context, inputs=inputs, with_model=self._with_model
+            written,
+            done,
+            requirement,
+            context,
+            inputs=inputs,
+            refused=_refused_by_people(_starter(execution_id)),
+            with_model=self._with_model,
         )
         if found.plan is None:
             raise TaskFailed(_failure(found.warnings, [near.tool for near in found.nearest]))
@@ -354,7 +376,8 @@ class CataloguePlanner:
             )
         except PlanInvalid as invalid:
             raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
-        return NewPlan(changed, _reasons_by_task(found.reasons))
+        why = _with_questions(_reasons_by_task(found.reasons), found.questions)
+        return NewPlan(changed, why)
 
 
 def _reasons_by_task(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
-from graphrag.planning import plans
+from graphrag.planning import plans, replanning
 from graphrag.planning import services as planning_services
 from graphrag.retrieval.search import Filters
 from tests.integration.graphrag.conftest import make_tool
@@ -98,6 +98,17 @@ def test_a_tool_that_people_refused_comes_later_and_is_asked_about(
     (before,) = planning_services.suggest(intent, inputs).reasons
     (after,) = found.reasons
     assert after.confidence < before.confidence
+
+
+def test_a_replan_asks_about_a_tool_that_people_refused(files_catalogue: list[ToolRecord]) -> None:
+    wish, context = "list the files of a folder", {"path": "data"}
+    first = replanning.replan({"tasks": []}, [], wish, context)
+    assert not first.questions
+    found = replanning.replan({"tasks": []}, [], wish, context, refused=lambda names: names)
+    assert found.plan is not None
+    assert found.confidence < first.confidence
+    (asked,) = found.questions
+    assert (asked.task, asked.text[:19]) == (found.added[0], "People refused most")
 
 
 def test_without_a_match_the_nearest_tools_are_named(files_catalogue: list[ToolRecord]) -> None:

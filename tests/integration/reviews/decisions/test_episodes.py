@@ -9,7 +9,9 @@ from django.test import Client
 
 from reviews.decisions.episodes import episodes, memory_of_tools
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.integration.reviews.pages import review_path
 from tests.integration.reviews.planner.test_planner import opened, signed_in
+from tests.support.pages import Page, open_page
 from workflows.executions.jobs import run_to_rest
 from workflows.permissions.tokens import create_token
 
@@ -156,6 +158,63 @@ def test_a_suggestion_shows_decisions_to_tokens_that_read(
     assert answer.status_code == 200
     assert len(answer.json()["decisions"]) == count
     assert ("People rejected 2 of" in answer.content.decode()) is bool(count)
+
+
+@pytest.fixture
+def refused_echo(start: Start, reviewer: User) -> None:
+    for _ in range(2):
+        decided(start, reviewer, "a", "REJECT", comment="Too noisy")
+
+
+REFUSED = "People refused most of the latest calls of 'builtin.echo'. Use it all the same?"
+
+
+@pytest.mark.parametrize(("scopes", "asks"), [(["read", "run"], True), (["run"], False)])
+def test_a_start_by_intent_asks_about_a_tool_that_people_refused(
+    refused_echo: None, operator: User, scopes: list[str], asks: bool
+) -> None:
+    _, text = create_token(user=operator, name="t", scopes=scopes)
+    client = Client(headers={"authorization": f"Bearer {text}"})
+    asked = {"intent": "echo a value", "inputs": {"value": 1}}
+    answer = client.post("/api/v1/executions/", asked, content_type="application/json")
+    if not asks:  # the token may not read what people decided
+        assert REFUSED not in answer.content.decode()
+        return
+    assert answer.status_code == 422
+    (problem,) = answer.json()["errors"]
+    assert problem == {"path": "plan.tasks[0]", "code": "unsure", "message": REFUSED}
+
+
+@pytest.mark.parametrize(("reviewed", "by_page"), [(False, False), (True, False), (False, True)])
+def test_a_replan_asks_about_a_tool_that_people_refused(
+    refused_echo: None, start: Start, operator: User, reviewer: User, reviewed: bool, by_page: bool
+) -> None:
+    policy = {"per_layer_validation": True, "replan_review": reviewed}
+    execution = start(echo("a"), echo("b", {"$from": "a"}), policy=policy, inputs={"value": 2})
+    client = signed_in(operator)
+    if by_page:
+        sent = {"kind": "replan", "requirement": "echo a value"}
+        answer = client.post(f"/runs/{execution.pk}/commands/", sent, follow=True)
+        assert f"Unsure: {REFUSED}" in Page(answer).text
+    else:
+        command = {
+            "kind": "replan",
+            "new_requirement": "echo a value",
+            "available_context": {"value": 1},
+        }
+        url = f"/api/v1/executions/{execution.pk}/commands/"
+        answer = client.post(url, command, content_type="application/json")
+        assert answer.json()["questions"] == [REFUSED]
+    payload = execution.events.get(kind="plan_proposed" if reviewed else "plan_revised").payload
+    (added,) = payload["added"]
+    assert payload["why"][added]["questions"] == [REFUSED]
+    run_to_rest(execution.pk)
+    page = (
+        open_page(reviewer, review_path(execution.holds.get(reason="replan_review")))
+        if reviewed
+        else open_page(operator, f"/runs/{execution.pk}/plan/2/")
+    )
+    assert REFUSED in page.text
 
 
 def test_the_plan_page_shows_what_people_decided(
