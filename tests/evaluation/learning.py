@@ -11,6 +11,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise, product
 from statistics import mean
 
@@ -155,12 +156,13 @@ class Quality:
 
 
 def judged(predictor: Predictor, runs: Sequence[Run]) -> Quality:
-    """Predict after every layer of the runs."""
+    """Predict after every layer of the runs; equal beginnings are predicted once."""
     quality = Quality()
+    predict = cache(predictor)
     for run in runs:
         for at in range(len(run)):
-            done = [tool for layer in run[: at + 1] for tool in layer]
-            quality.add(predictor(done), run[at + 1] if at + 1 < len(run) else ())
+            done = tuple(tool for layer in run[: at + 1] for tool in layer)
+            quality.add(predict(done), run[at + 1] if at + 1 < len(run) else ())
     return quality
 
 

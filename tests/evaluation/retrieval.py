@@ -103,14 +103,19 @@ def table(
     )
     for label, ranker in rankers.items():
         every = measure(ranker, every_intent)
+        by_intent = dict(zip(every_intent, every.reciprocal, strict=True))
         yield (
             f"{label:22}{every.hit(1):7.3f}{every.hit(3):7.3f}{every.hit(5):7.3f}"
             f"{_span(every.hit_interval(5)):>11}{every.mrr:6.3f}{_span(every.mrr_interval()):>11}"
-            + "".join(f"{measure(ranker, group).hit(5):11.3f}" for group in groups)
+            + "".join(f"{_of(by_intent, group).hit(5):11.3f}" for group in groups)
         )
     yield f"{'intents':22}{len(every_intent):7}{'':42}" + "".join(
         f"{len(group):11}" for group in groups
     )
+
+
+def _of(by_intent: Mapping[Intent, float], group: Sequence[Intent]) -> Quality:
+    return Quality(tuple(by_intent[intent] for intent in group))
 
 
 def _span(interval: tuple[float, float]) -> str:

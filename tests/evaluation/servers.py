@@ -10,8 +10,10 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 import venv
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,10 @@ from mcp_types import PaginatedRequestParams
 HOME = Path(__file__).parents[2] / "var" / "eval"
 ListedTool = dict[str, Any]
 """A tool as its server lists it, in JSON."""
-_LIST_SECONDS = 60
+#: Seconds for a server to list its tools, while others are installed.
+_LIST_SECONDS = 120
+#: Servers that are installed side by side: an installation waits for its registry half of the time.
+_AT_ONCE = 4
 _GOOGLE_CLIENT = {
     "client_id": "invented",
     "client_secret": "invented",
@@ -148,19 +153,22 @@ def _install(server: Server) -> Path:
         install += [str(folder), f"{server.package}@{server.version}"]
     else:
         program = folder / "bin" / server.command
-        install = [str(folder / "bin" / "pip"), "install", "--quiet"]
-        install += [f"{server.package}=={server.version}", *server.also]
+        # A server runs once: its own pip and compiled modules would take longer than they save.
+        install = [sys.executable, "-m", "pip", "--python", str(folder), "install", "--quiet"]
+        install += ["--no-compile", f"{server.package}=={server.version}", *server.also]
     if not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
         if server.registry == "PyPI":
-            venv.create(folder, with_pip=True)
+            venv.create(folder)
         subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     return program
 
 
 def tool_lists() -> dict[str, list[ListedTool]]:
     """Return the tools of each server as it lists them; a list that is not cached is asked for."""
-    return {server.name: _tools(server) for server in SERVERS}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        names = (server.name for server in SERVERS)
+        return dict(zip(names, pool.map(_tools, SERVERS), strict=True))
 
 
 def _tools(server: Server) -> list[ListedTool]:
