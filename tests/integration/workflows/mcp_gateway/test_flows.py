@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.integration.workflows.mcp_gateway.conftest import VALIDATED, Agents, chain, value
-from tests.integration.workflows.mcp_gateway.web import Web
+from tests.integration.workflows.mcp_gateway.conftest import (
+    VALIDATED,
+    Agents,
+    Call,
+    at_rest,
+    chain,
+    value,
+)
+from tests.integration.workflows.mcp_gateway.web import Web, refused
 from tests.support.processes import wait_for
+from workflows.executions.services import start_execution
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
@@ -192,3 +202,31 @@ def test_an_intent_becomes_a_plan_or_names_the_nearest_tools(agent: Agents) -> N
     assert "files" in listing[0]["output_schema"]["properties"]
     found = one.answer("execute", intent="parse XML", inputs={"text": "<a/>"})
     assert found["status"] == "complete"
+
+
+def everything_refused(user: Any, tools: Collection[str]) -> dict[str, Any]:
+    """A memory in which people refused most calls of every tool."""
+    return {tool: SimpleNamespace(tool=tool, is_mostly_rejected=True) for tool in tools}
+
+
+def test_intents_and_replans_ask_about_tools_that_people_refused(
+    call: Call, people: Any, settings: Any
+) -> None:
+    memory = f"{__name__}.everything_refused"
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "tool_memory": memory}
+    told = refused(call("integrator", "execute", intent="parse XML", inputs={"text": "<a/>"}))
+    assert [each["code"] for each in told["errors"]] == ["unsure"]
+    assert "People refused most of the latest calls" in told["text"]
+
+    started = start_execution(actor=people["integrator"], plan=chain("a", "b"), policy=VALIDATED)
+    changed = call(
+        "integrator",
+        "replan",
+        workflow_id=str(at_rest(started).pk),
+        new_requirement="parse XML",
+        available_context={"text": "<a/>"},
+        wait_seconds=0,
+    ).structured_content
+    assert changed is not None
+    (question,) = changed["replanned"]["questions"]
+    assert question.startswith("People refused most of the latest calls of 'builtin.parse_xml'")
