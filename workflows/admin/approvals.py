@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.utils.safestring import SafeString
 
-from workflows.approvals.policy_services import group_problems
+from workflows.approvals.policy_services import group_problems, lock_policy
 from workflows.common.redaction import mask_secrets
 from workflows.models import Approval, ApprovalPolicy
 
@@ -62,6 +62,18 @@ class ApprovalPolicyAdmin(Base):
     )  # fmt: skip
     list_filter = ("enabled", "minimum_risk")
     search_fields = ("pattern",)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> ApprovalPolicy | None:
+        """Lock the policy that a form changes, because its rules have a version."""
+        found = super().get_object(request, object_id, from_field)
+        if found is not None and request.method == "POST":
+            try:
+                lock_policy(found)
+            except Http404:
+                return None
+        return found
 
     def save_model(self, request: HttpRequest, obj: ApprovalPolicy, form: Any, change: Any) -> None:
         """Give changed rules the next version."""

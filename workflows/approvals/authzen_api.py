@@ -233,6 +233,8 @@ def _is_current(row: Approval, body: Mapping[str, Any]) -> bool:
     review = task.human_review or ReviewPolicy()
     policy = ActionPolicy.of(row.action)
     floor = policy.review({}, row.phase)
+    if policy.risk(row.action, row.risk) != row.risk:
+        return False
     same_rule = (review.skip_when, review.sample) == (floor.skip_when, floor.sample)
     same_rules = _rules_of(row).rules == policy.rules.rules
     # Whether a standing answer is in force is asked anew each time.

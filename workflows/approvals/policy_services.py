@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.db import transaction
+from django.http import Http404
 
 from workflows.engine.dag import ExternalActionTask, Plan
 from workflows.engine.plan_validation import Problem
@@ -42,8 +43,29 @@ def save_policy(
 ) -> ApprovalPolicy:
     """Create a policy, or change the given fields of `policy`.
 
-    Raises django.core.exceptions.ValidationError or InvalidRequest.
+    Raises django.core.exceptions.ValidationError or InvalidRequest, and Http404 for a policy that
+    was deleted meanwhile.
     """
+    with transaction.atomic():
+        if policy is not None:
+            lock_policy(policy)
+        return _save(actor, fields, policy)
+
+
+def lock_policy(policy: ApprovalPolicy) -> None:
+    """Lock the row and read it again, in the caller's transaction; raises Http404 without one.
+
+    Two editors who save at once would give different rules the same version, and the second would
+    put back the fields that the first has changed.
+    """
+    rows = ApprovalPolicy.objects.select_for_update(no_key=True)
+    try:
+        policy.refresh_from_db(from_queryset=rows)
+    except ApprovalPolicy.DoesNotExist:
+        raise Http404 from None
+
+
+def _save(actor: User, fields: Mapping[str, Any], policy: ApprovalPolicy | None) -> ApprovalPolicy:
     row = policy or ApprovalPolicy()
     changed = [name for name in fields if policy is None or getattr(row, name) != fields[name]]
     for name in changed:
@@ -54,12 +76,11 @@ def save_policy(
     review = row.review()
     if problems := group_problems(review.groups, review.quorum):
         raise InvalidRequest(problems)
-    with transaction.atomic():
-        row.save()
-        if policy is None:
-            _log(actor, row, ADDITION, [{"added": {}}])
-        elif changed:
-            _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+    row.save()
+    if policy is None:
+        _log(actor, row, ADDITION, [{"added": {}}])
+    elif changed:
+        _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
     return row
 
 

@@ -45,6 +45,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "rule_failed": gettext_noop("%(rule)s could not be evaluated: %(error)s"),
     "rules_failed": gettext_noop("the rules could not be evaluated: %(error)s"),
     "never_skipped_high_risk": gettext_noop("no rule skips it: it can modify data and has not run"),
+    "never_skipped_risk_of_action": gettext_noop("no rule skips it: its risk is high"),
     "never_skipped_always": gettext_noop("no rule skips it: it is required every time"),
     "never_skipped_sent_back": gettext_noop("no rule skips it: a reviewer sent it back"),
     "rule_of_task": gettext_noop("the task's own rule"),

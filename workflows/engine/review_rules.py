@@ -2,8 +2,8 @@
 
 The first rule that applies to a review decides: the task's own rule, then the published rules in
 their order.  If a rule cannot be evaluated, a person reviews.  Rules never skip escalations, layer
-approvals and plan reviews (other kinds of holds), a task beyond reading before it runs, a task that
-a reviewer sent back, or a review marked `always`.
+approvals and plan reviews (other kinds of holds), a task beyond reading before it runs, an
+external action of high risk, a task that a reviewer sent back, or a review marked `always`.
 
 A standing answer that covers an external action skips its review before any rule.
 """
@@ -102,7 +102,7 @@ def evaluate_rules(
         return Verdict("no_rule")
     excluded = _exclusion(task, review, phase, sent_back=sent_back)
     if excluded is not None:
-        return Verdict(excluded, _EXCLUSION_REASONS[excluded] if applicable else None)
+        return Verdict(excluded, _exclusion_reason(task, excluded) if applicable else None)
     share = sample_position(run, task.id)
     budget = Budget()
     for name, version, rule in applicable:
@@ -131,7 +131,15 @@ def _exclusion(
         return "always"
     if sent_back:
         return "sent_back"
-    return "high_risk" if phase is TriggerPhase.BEFORE_EXECUTION and is_critical(task) else None
+    # The agent states the phase of an external action, so its high risk counts in both.
+    counts = phase is TriggerPhase.BEFORE_EXECUTION or isinstance(task, ExternalActionTask)
+    return "high_risk" if counts and is_critical(task) else None
+
+
+def _exclusion_reason(task: Any, excluded: str) -> Reason:
+    if excluded == "high_risk" and isinstance(task, ExternalActionTask):
+        return Reason("never_skipped_risk_of_action")
+    return _EXCLUSION_REASONS[excluded]
 
 
 def _rule_reason(name: str, version: int) -> Reason:

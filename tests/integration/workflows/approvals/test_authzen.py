@@ -217,8 +217,14 @@ def test_a_rule_answers_a_request_at_once(in_rules: bool, pep: Pep) -> None:
     given = response.json()["result"]["approval"]
     allowed = pep.evaluated(action=action, context={**READ["context"], "approval": given})
     assert allowed["context"]["approval"] == given
+    presented = {"action": action, "context": {**READ["context"], "approval": given}}
+    ApprovalPolicy.objects.update(minimum_risk="high")
+    denied = pep.evaluated(**presented)
+    assert denied["context"]["reason"] == "approval_expired", "no rule skips high risk"
+    ApprovalPolicy.objects.update(minimum_risk="low")
+    assert pep.evaluated(**presented)["decision"] is True
     policy.delete()
-    denied = pep.evaluated(action=action, context={**READ["context"], "approval": given})
+    denied = pep.evaluated(**presented)
     assert denied["context"]["reason"] == "approval_expired", "the rule is gone"
 
 

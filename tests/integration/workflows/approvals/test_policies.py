@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
+from django.db import connection
+from django.http import Http404
+from django.test import RequestFactory
+from django.test.utils import CaptureQueriesContext
 
 from tests.integration.workflows.approvals.conftest import PAY, Agent, hold_of, row_of
 from tests.support.groups import group_of
-from workflows.admin.approvals import ApprovalPolicyForm
+from workflows.admin.approvals import ApprovalPolicyAdmin, ApprovalPolicyForm
 from workflows.approvals import policy_services
 from workflows.approvals.policies import ActionPolicy
 from workflows.models import ApprovalPolicy
@@ -105,6 +110,10 @@ def test_a_rule_approves_at_once_and_never_what_is_risky(agent: Agent) -> None:
     assert agent.asked(risk="low")["status"] == "pending"
     assert agent.asked(risk="high", action=small)["status"] == "pending"
     assert agent.asked(action=small)["status"] == "pending"
+    # The agent chooses the phase.
+    executed = {"phase": "AFTER_EXECUTION", "action": {**small, "output": None}}
+    assert agent.asked(risk="low", **executed)["status"] == "approved"
+    assert agent.asked(risk="high", **executed)["status"] == "pending"
 
 
 def test_the_floor_of_risk_keeps_a_rule_from_skipping(agent: Agent) -> None:
@@ -139,6 +148,28 @@ def test_the_first_of_several_rules_decides(agent: Agent) -> None:
     assert spared(amount=500, to="x", refund=True) == ("approved", "refund", 1)
     assert spared(amount=500, to="x") is None
     assert spared(risk="high", amount=5, to="DE89") is None
+
+
+def test_two_editors_give_no_version_twice(agent: Agent) -> None:
+    first = policy()
+    second = ApprovalPolicy.objects.get()
+
+    def save(read: ApprovalPolicy, **fields: Any) -> ApprovalPolicy:
+        return policy_services.save_policy(actor=agent.user, fields=fields, policy=read)
+
+    assert save(first, rules=[{"name": "one", "sample": 0}], enabled=False).rules_version == 1
+    assert save(second, rules=[{"name": "two", "sample": 0}]).rules_version == 2
+    assert second.enabled is False, "the first editor's change stays"
+    first.delete()
+    with pytest.raises(Http404):
+        save(second, instructions="x")
+
+
+def test_a_form_locks_the_policy(rf: RequestFactory) -> None:
+    made = policy()
+    with CaptureQueriesContext(connection) as queries:
+        ApprovalPolicyAdmin(ApprovalPolicy, site).get_object(rf.post("/"), str(made.pk))
+    assert "FOR NO KEY UPDATE" in queries.captured_queries[-1]["sql"]
 
 
 def test_a_sample_is_reviewed_anyway(agent: Agent) -> None:
