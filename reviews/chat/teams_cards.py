@@ -7,15 +7,24 @@ workflow posts has no bot behind it that Teams could send a press to.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+#: Teams formats {{DATE(…)}} and {{TIME(…)}} in every text.
+_FUNCTION = re.compile(r"\{(?=\{)")
+
+
+def unformatted(text: str) -> str:
+    """Return a text in which Teams finds no function; it looks the same."""
+    return _FUNCTION.sub("{\N{WORD JOINER}", text)
 
 
 def line(sentence: str, buttons: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return a sentence with buttons, pairs of label and URL."""
     actions = [{"type": "Action.OpenUrl", "title": title, "url": url} for title, url in buttons]
     parts: list[dict[str, Any]] = [
-        {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": sentence}]}
+        {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": unformatted(sentence)}]}
     ]
     if actions:
         parts.append({"type": "ActionSet", "actions": actions})

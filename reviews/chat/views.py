@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import Any
@@ -22,6 +21,7 @@ from reviews.components.views import SeeOther, current_user, page
 from reviews.models import SlackAccount, SlackWorkspace, TeamsAccount
 from reviews.notifications.pages import preferences_context
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
+from workflows.engine.bounded_json import BoundedJSONError, parse
 
 from . import accounts, interactions, signatures
 from .deciding import BadPayload
@@ -73,8 +73,8 @@ class SlackView(View):
 
 def _payload(request: HttpRequest) -> dict[str, Any]:
     try:
-        payload = json.loads(request.POST.get("payload", ""))
-    except (ValueError, RecursionError):
+        payload = parse(request.POST.get("payload", ""))
+    except BoundedJSONError:
         raise BadPayload from None
     if not isinstance(payload, dict):
         raise BadPayload

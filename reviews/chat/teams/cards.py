@@ -22,6 +22,7 @@ from reviews.chat.messages import (
     single_fields,
     utc_text,
 )
+from reviews.chat.teams_cards import unformatted
 from reviews.decisions.edit_impact import takes_edits
 from reviews.decisions.services import reason_required
 from reviews.models import TeamsMessage
@@ -178,14 +179,16 @@ def _show_card(title: str, items: Items, action: dict[str, Any]) -> dict[str, An
 
 
 def _input(field: FormField) -> dict[str, Any]:
-    label = visible(field.dotted or field.label or _("Value"))
+    label = unformatted(visible(field.dotted or field.label or _("Value")))
     if field.kind in ("boolean", "enum"):
         choices, chosen = choices_of(field)
         return {
             "type": "Input.ChoiceSet",
             "id": field.name,
             "label": label,
-            "choices": [{"title": visible(text), "value": value} for value, text in choices],
+            "choices": [
+                {"title": unformatted(visible(text)), "value": value} for value, text in choices
+            ],
             "value": chosen,
         }
     is_multiline = field.kind in ("textarea", "json")
@@ -222,9 +225,7 @@ def _payload(hold: Hold) -> Items:
 def _text(text: str, **look: Any) -> dict[str, Any]:
     """Return a text that Teams shows as it is."""
     block = {name: look.pop(name) for name in ("spacing",) if name in look}
-    # Teams formats {{DATE(…)}} and {{TIME(…)}} in every text.
-    shown = visible(text).replace("{{", "{\N{WORD JOINER}{") or " "
-    run = {"type": "TextRun", "text": shown, **look}
+    run = {"type": "TextRun", "text": unformatted(visible(text)) or " ", **look}
     return {"type": "RichTextBlock", "inlines": [run], **block}
 
 

@@ -17,7 +17,7 @@ import jwt
 
 from reviews import conf
 
-from .connector import fetch_keys
+from .connector import TeamsError, fetch_keys
 
 CHANNEL: Final = "msteams"
 _ALGORITHMS: Final = ["RS256"]
@@ -27,6 +27,8 @@ _REQUIRED: Final = ["iss", "aud", "exp", "serviceurl"]
 #: Keys are read again after a day, and at most once a minute for a key that is not known.
 _KEEP_SECONDS: Final = 24 * 3600
 _UNKNOWN_SECONDS: Final = 60
+#: After a failure they are not read for this long: everybody can send a token with an unknown key.
+_FAILED_SECONDS: Final = 30
 
 
 class NotAuthentic(Exception):
@@ -40,9 +42,16 @@ class _KeySet:
     keys: Mapping[str, Mapping[str, Any]]
     read_at: float
 
+    def answers(self, key_id: str) -> bool:
+        """Whether the keys need not be read again to find this one, or to say that it is none."""
+        age = time.monotonic() - self.read_at
+        return age <= (_KEEP_SECONDS if key_id in self.keys else _UNKNOWN_SECONDS)
+
 
 #: By the address of the metadata; replaced after `_KEEP_SECONDS`; one entry per address configured.
 _cache: dict[str, _KeySet] = {}
+#: When the last reading failed, and why, by the address.
+_failures: dict[str, tuple[float, str]] = {}
 _lock = threading.Lock()
 
 
@@ -84,15 +93,23 @@ def _key_of(token: str) -> jwt.PyJWK:
 def _find(key_id: str) -> Mapping[str, Any] | None:
     """Return a key of the connector, which are read (again) if it is not known or they are old."""
     address = conf.teams_openid_url()
-    with _lock:
-        known = _cache.get(address)
-        age = time.monotonic() - known.read_at if known else None
-        if (
-            known is None
-            or age is None
-            or age > _KEEP_SECONDS
-            or (key_id not in known.keys and age > _UNKNOWN_SECONDS)
-        ):
-            known = _KeySet(fetch_keys(address), time.monotonic())
-            _cache[address] = known
+    known = _cache.get(address)
+    if known is None or not known.answers(key_id):
+        # A request with a known key waits for nobody.
+        with _lock:
+            known = _cache.get(address)
+            if known is None or not known.answers(key_id):
+                known = _cache[address] = _read(address)
     return known.keys.get(key_id)
+
+
+def _read(address: str) -> _KeySet:
+    """Read the keys; raises TeamsError, also without trying soon after a failure."""
+    failed_at, reason = _failures.get(address, (-_FAILED_SECONDS, ""))
+    if time.monotonic() - failed_at < _FAILED_SECONDS and reason:
+        raise TeamsError(reason)
+    try:
+        return _KeySet(fetch_keys(address), time.monotonic())
+    except TeamsError as error:
+        _failures[address] = (time.monotonic(), str(error))
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -13,6 +12,7 @@ from django.views.generic import View
 
 from reviews.chat.deciding import BadPayload
 from reviews.models import TeamsBot
+from workflows.engine.bounded_json import BoundedJSONError, parse
 
 from . import interactions, tokens
 from .connector import TeamsError
@@ -48,8 +48,8 @@ class TeamsView(View):
 
 def _activity(request: HttpRequest) -> dict[str, Any]:
     try:
-        activity = json.loads(request.body)
-    except (ValueError, RecursionError):
+        activity = parse(request.body)
+    except BoundedJSONError:
         raise BadPayload from None
     if not isinstance(activity, dict):
         raise BadPayload

@@ -201,7 +201,7 @@ def test_secrets_are_masked_and_texts_stay_texts(
     operator: User, ann: User, teams: Teams, send: Send
 ) -> None:
     secret = "sk-live-4242424242424242abcdef"
-    more = {"context": f"{secret} [click](https://evil.example) {{{{DATE(2020-01-01,SHORT)}}}}"}
+    more = {"context": f"{secret} [click](https://evil.example) {{{{{{DATE(2020-01-01,SHORT)}}}}"}
     asked(operator, more=more, api_key=secret, text="t")
     deliver()
     shown = text_of(teams.messages)
@@ -419,7 +419,9 @@ def test_without_keys_nothing_is_decided(
     pressed = press(teams, "Approve", user=ANN)
     for address in (f"{teams.url}emea/v3/none", "http://192.0.2.1/openid"):
         settings.HOLDPOINT = {**settings.HOLDPOINT, "teams_openid_url": address}
-        assert send(pressed).status_code == 503
+        for _ in range(3):
+            assert send(pressed).status_code == 503
+    assert teams.calls.count("GET /emea/v3/none") == 1  # and not for each request of anybody
     assert records() == []
 
 
@@ -433,6 +435,9 @@ def test_without_keys_nothing_is_decided(
                                                 "data": {"hold": "h", "version": True}}}},
         {"type": "invoke", "value": {"action": {"verb": "other", "data": {}}}},
         {"type": "message", "from": {"id": "x\0"}}, {"type": "message", "from": "x"},
+        {"type": "message", "from": {"id": "\ud800"}},
+        {"type": "invoke", "value": {"action": {"verb": "approve",
+                                                "data": {"hold": "h\0", "version": 1}}}},
     ],
 )  # fmt: skip
 def test_other_activities_are_refused(activity: Any, ann: User, teams: Teams, send: Send) -> None:
