@@ -6,7 +6,6 @@ It comes from a process of a cluster, so every text is treated as hostile.
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -52,9 +51,10 @@ class Output:
 
 def share_of(value: object) -> float | None:
     """Return a share from 0 to 1, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    # Compared before it is converted: a whole number may be too large for a float.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
-    return float(value) if 0 <= value <= 1 else None
+    return float(value)
 
 
 def tail(text: str, limit: int) -> str:

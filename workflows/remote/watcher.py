@@ -27,8 +27,8 @@ from .services import configured_runners
 
 logger = logging.getLogger(__name__)
 
-#: The key of an attempt: execution, task, number.
-_KEY = re.compile(r"\d{1,18}:[^:]+:\d{1,9}")
+#: The key of an attempt: execution, task, number.  A cluster may have others, which are ignored.
+_KEY = re.compile(r"[0-9]{1,18}:[A-Za-z0-9_.\-]{1,64}:[0-9]{1,9}")
 #: Calls whose output one round reads; of more, others are read in each round.
 _READ_AT_ONCE = 50
 
@@ -58,12 +58,17 @@ def _round() -> None:
 
 def watch() -> int:
     """Run one round; returns the number of runs that were woken and calls that were cancelled."""
-    done = 0
+    done, failed = 0, None
     for name, runner in configured_runners().items():
         try:
             done += _watch(name, runner)
         except RunnerUnavailable as error:
             logger.warning("the runner %s cannot be reached: %s", name, error)
+        except Exception as error:
+            # What one cluster answers does not stop the calls of another.
+            failed = error
+    if failed is not None:
+        raise failed
     return done
 
 

@@ -295,6 +295,37 @@ def test_a_call_that_is_lost_leaves_the_lines_that_were_read(
     assert (attempt.status, attempt.logs) == ("FAILED", "epoch 1")
 
 
+@pytest.mark.parametrize("key", ["x", "٣:a:1", "1:a\0:1", "1:\ud800:1", "1:a b:1"])
+def test_a_call_that_holdpoint_has_not_submitted_is_ignored(
+    engine: Engine, runner: MemoryRunner, key: str
+) -> None:
+    runner.calls[f"h-{key}"] = {}
+    execution = started(engine)
+    engine.drive(execution)
+    engine.command(execution, {"kind": "abort", "reason": "enough"})
+    assert watch() == 1
+    assert list(runner.calls) == [f"h-{key}"]
+
+
+def test_a_cluster_that_answers_nonsense_stops_no_other(
+    engine: Engine, runner: MemoryRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(MemoryRunner):
+        def states(self) -> Mapping[str, bool]:
+            raise ValueError("nonsense")
+
+    monkeypatch.setattr(
+        watcher, "configured_runners", lambda: {"kubernetes": Broken(), "dask": runner}
+    )
+    execution = started(engine)
+    engine.drive(execution)
+    runner.calls.clear()
+    with pytest.raises(ValueError, match="nonsense"):
+        watch()
+    engine.drive(execution)
+    assert execution.attempts.get().error == "lost"
+
+
 def test_runs_go_on_without_redis(
     engine: Engine, runner: MemoryRunner, client: Client, settings: Any
 ) -> None:

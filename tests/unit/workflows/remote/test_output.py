@@ -49,6 +49,7 @@ def test_the_newest_lines_are_kept_whole() -> None:
         ('{"logs": 1, "progress": "high"}', Output()),
         ('{"logs": "a", "progress": true}', Output("a")),
         ('{"logs": "a", "progress": 1.5}', Output("a")),
+        ('{"logs": "a", "progress": 1' + "0" * 400 + "}", Output("a")),
         ('{"logs": "a", "progress": 1}', Output("a", 1.0)),
         (json.dumps({"logs": "x" * 2_000_000}), Output()),
     ],
