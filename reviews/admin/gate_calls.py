@@ -84,7 +84,7 @@ class GateCallAdmin(ReadOnly):
 
     @admin.display(description="error")
     def shown_error(self, row: GateCall) -> str:
-        return mask_secrets(row.error)
+        return mask_secrets(_without(row.error, _secrets(row)))
 
 
 def _digest_only() -> str:
@@ -110,12 +110,22 @@ def _shown(row: GateCall, answer: dict[str, Any]) -> Any:
     tool = known_tools([row.tool]).get(row.tool)
     schema = {"properties": {"structuredContent": (tool and tool.output_schema) or True}}
     view = masked(answer, Rules({"type": "object", **schema}))
-    views = [view]
-    sent = _sent(row)
-    if sent is not None:
-        views.append(_arguments(row, sent))
-    secrets = [str(each.value) for view in views for each in view.secrets]
-    return _without(view.value, [each for each in secrets if len(each) >= _MIN_SECRET])
+    return _without(view.value, _secrets(row, view))
+
+
+def _secrets(row: GateCall, *views: Masked) -> list[str]:
+    """Return the secrets of the views and of the arguments, as texts may repeat them.
+
+    The longest are first: a secret may be the beginning of another.
+    """
+    asked = json.loads(row.arguments) if row.arguments else None
+    given = [_arguments(row, each) for each in (asked, _sent(row)) if each is not None]
+    texts = {str(each.value) for view in (*views, *given) for each in view.secrets}
+    # A text of an answer is often JSON itself.
+    texts |= {
+        json.dumps(each, ensure_ascii=ascii)[1:-1] for each in texts for ascii in (True, False)
+    }
+    return sorted((each for each in texts if len(each) >= _MIN_SECRET), key=len, reverse=True)
 
 
 def _without(value: Any, secrets: list[str]) -> Any:

@@ -71,6 +71,17 @@ def test_what_was_asked_and_answered_is_kept_and_shown_with_secrets_masked(
     assert secret not in page
     shown = client.get(f"/admin/workflows/gatecall/{denied.pk}/change/").content.decode()
     assert "denied.txt" in shown
+    given = {"password": 'open "sesame" now', "token": "open"}
+    said = json.dumps({"got": given["password"]})
+    GateCall.objects.filter(pk=denied.pk).update(
+        arguments=json.dumps(given),
+        answer=json.dumps({"content": [{"type": "text", "text": said}]}),
+        answer_digest="x",
+        error=f"There is no {given['password']}.",
+    )
+    shown = client.get(f"/admin/workflows/gatecall/{denied.pk}/change/").content.decode()
+    assert "There is no" in shown
+    assert "sesame" not in shown
 
 
 @pytest.mark.parametrize("limit", [0, 20])
