@@ -23,7 +23,7 @@ from workflows.engine.ports import Failure, Success
 from . import dask_process
 from .output import Output
 from .port import RunnerUnavailable
-from .results import lost, result_of
+from .results import failed, lost, result_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -155,5 +155,5 @@ def _outcome(future: Future[Any]) -> Success | Failure | None:
         return result_of(future.result(timeout=_TIMEOUT))
     if future.status == "error":
         error = future.exception(timeout=_TIMEOUT)
-        return Failure(f"{type(error).__name__}: {error}"[:2000], retryable=True)
+        return failed(f"{type(error).__name__}: {error}", retryable=True)
     return lost("dask") if future.done() else None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.ports import Failure, Success
 from workflows.engine.reasons import Reason
+
+#: As `remote_process` cuts it, which a process of the cluster need not do.
+_MAX_MESSAGE: Final = 2000
 
 
 def result_of(text: object, logs: str = "") -> Success | Failure:
@@ -17,8 +22,17 @@ def result_of(text: object, logs: str = "") -> Success | Failure:
         case {"output": output}:
             return Success(output, 0, logs)
         case {"error": str(message), "retryable": bool(retryable)}:
-            return Failure(message, retryable=retryable, logs=logs)
+            return failed(message, retryable=retryable, logs=logs)
     return refused("it is no result of a call", logs)
+
+
+def failed(message: str, *, retryable: bool, logs: str = "") -> Failure:
+    """Return the failure of a call, with as much of its message as a run stores.
+
+    PostgreSQL takes no NUL and no lone surrogate: the run could not go on.
+    """
+    text = message.replace("\0", "").encode("utf-8", "replace").decode()
+    return Failure(text[:_MAX_MESSAGE], retryable=retryable, logs=logs)
 
 
 def refused(error: str, logs: str = "") -> Failure:

@@ -6,12 +6,16 @@ import json
 import logging
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from workflows.engine.ports import Failure
+from workflows.remote import dask_runner
 from workflows.remote.capture import capturing
 from workflows.remote.output import MAX_LINE, MAX_LINES, MAX_TEXT, Output, clean
+from workflows.remote.results import result_of
 from workflows.tools.context import ToolContext
 
 
@@ -56,6 +60,17 @@ def test_the_newest_lines_are_kept_whole() -> None:
 )
 def test_the_output_of_a_cluster_is_not_trusted(sent: Any, read: Output) -> None:
     assert Output.of_json(sent) == read
+
+
+def test_the_errors_of_a_cluster_can_be_stored() -> None:
+    error = ValueError("a\0b\ud800" + "x" * 5000)
+    future: Any = SimpleNamespace(status="error", exception=lambda timeout: error)
+    sent = json.dumps({"error": "x" * 5000, "retryable": False})
+    for outcome in (dask_runner._outcome(future), result_of(sent)):
+        assert isinstance(outcome, Failure)
+        assert len(outcome.message) == 2000
+        assert "\0" not in outcome.message
+        outcome.message.encode()
 
 
 def test_each_call_has_the_lines_of_its_own_thread(capsys: Any) -> None:
