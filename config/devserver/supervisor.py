@@ -64,8 +64,8 @@ class Supervisor:
         logins = prepare(self._plan, self._console)
         if self._stopping.is_set():
             return
-        for name, command, env in self._plan.children():
-            self._children.append(Child(name, command, env, self._console))
+        for name, command, env, companion in self._plan.children():
+            self._children.append(Child(name, command, env, self._console, companion))
             self._children[-1].start()
         self._remember()
         self._wait_until_ready(logins)

@@ -152,9 +152,12 @@ def processes(product: Product) -> Iterator[tuple[str, psutil.Process]]:
         command = " ".join(child.cmdline())
         if "run_workers" in command:
             yield "the pool of workers", child
-            for worker in child.children():
-                yield WORKER, worker
+            for each in child.children():
+                if each.name() != "sweeper":
+                    yield WORKER, each
+                    continue
+                for part in [each, *each.children(recursive=True)]:
+                    yield "the sweeper", part
             continue
-        kind = "the web process" if "daphne" in command else "the sweeper"
         for each in [child, *child.children(recursive=True)]:
-            yield kind, each
+            yield "the web process", each

@@ -56,13 +56,22 @@ def supervised(product: Product, what: str) -> list[psutil.Process]:
     return [each for each in found if what in command(each)]
 
 
-def workers(product: Product) -> list[psutil.Process]:
+def forked(product: Product) -> list[psutil.Process]:
+    """The workers and the sweeper."""
     return [
         each
         for pool in supervised(product, "run_workers")
         for each in pool.children()
         if "run_workers" in command(each)
     ]
+
+
+def workers(product: Product) -> list[psutil.Process]:
+    return [each for each in forked(product) if name(each) != "sweeper"]
+
+
+def sweepers(product: Product) -> list[psutil.Process]:
+    return [each for each in forked(product) if name(each) == "sweeper"]
 
 
 def busy(product: Product, names: set[str]) -> list[psutil.Process]:
@@ -113,8 +122,9 @@ def kill(process: psutil.Process) -> list[psutil.Process]:
 
 def is_whole(product: Product) -> bool:
     """One of each kind, and two workers: none missing, none too many."""
-    kinds = ("daphne", "run_workers", "run_sweeper")
-    return all(len(supervised(product, kind)) == 1 for kind in kinds) and len(workers(product)) == 2
+    kinds = ("daphne", "run_workers")
+    is_supervised = all(len(supervised(product, kind)) == 1 for kind in kinds)
+    return is_supervised and len(workers(product)) == 2 and len(sweepers(product)) == 1
 
 
 def test_a_killed_worker_ends_its_programs(product: Product) -> None:
@@ -134,9 +144,9 @@ def test_a_killed_pool_ends_its_workers(product: Product) -> None:
     wait(lambda: is_whole(product))
 
 
-@pytest.mark.parametrize("what", ["run_sweeper", "daphne"])
+@pytest.mark.parametrize("what", ["sweeper", "daphne"])
 def test_a_killed_process_ends_its_mcp_servers(product: Product, what: str) -> None:
-    [process] = supervised(product, what)
+    [process] = sweepers(product) if what == "sweeper" else supervised(product, what)
     assert kill(process) == []
     wait(lambda: is_whole(product))
 

@@ -30,6 +30,7 @@ from rq.worker_pool import WorkerData, WorkerPool
 from structlog.contextvars import bound_contextvars
 
 from workflows.common import background_loop, tracing
+from workflows.common.forked_process import ForkedProcess
 from workflows.common.parent_death import end_with
 from workflows.metrics.process_liveness import report_count
 from workflows.tools.catalogue_sync import listen
@@ -158,9 +159,16 @@ class EngineWorker(SimpleWorker):
 
 
 class EnginePool(WorkerPool):
-    """A pool that reports its number of workers and unregisters dead ones."""
+    """A pool that reports its number of workers and unregisters dead ones.
+
+    It keeps a process `beside` the workers, if there is one, and stops it with them.
+    """
 
     _last_report = float("-inf")
+
+    def __init__(self, *args: Any, beside: ForkedProcess | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._beside = beside
 
     def start(self, *args: Any, **options: Any) -> None:
         with suppress(RedisError):
@@ -173,9 +181,18 @@ class EnginePool(WorkerPool):
     def check_workers(self, respawn: bool = True) -> None:  # noqa: FBT001, FBT002 - RQ's
         """Report the number of workers; RQ calls this every second."""
         super().check_workers(respawn)
+        if self._beside is not None and self.status != self.Status.STOPPED:
+            self._beside.keep_alive()
         if time.monotonic() - self._last_report > REPORT_INTERVAL:
             self._last_report = time.monotonic()
             self._report(self.number_of_active_workers)
+
+    def all_workers_have_stopped(self) -> bool:
+        """Return whether all have ended; RQ calls this every second once it shall stop."""
+        if self._beside is not None and self._beside.is_alive():
+            self._beside.ask_to_stop()
+            return False
+        return super().all_workers_have_stopped()
 
     def handle_dead_worker(self, worker_data: WorkerData) -> None:
         """Unregister a killed worker, which RQ would list for eight more minutes."""

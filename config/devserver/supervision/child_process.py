@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import IO
 
 from config.devserver.supervision.console import Console
@@ -26,12 +26,21 @@ class Child:
 
     It runs in a session of its own: Ctrl-C in the terminal reaches only the supervisor, which then
     stops all processes in order.
+
+    With the name of a `companion`, a process that the command starts, the number of a file
+    descriptor is added to the command; what the companion writes to it are its log lines.
     """
 
     def __init__(
-        self, name: str, command: list[str], env: Mapping[str, str], console: Console
+        self,
+        name: str,
+        command: list[str],
+        env: Mapping[str, str],
+        console: Console,
+        companion: str = "",
     ) -> None:
         self.name = name
+        self._companion = companion
         self.restarts = 0
         self._command = command
         self._env = dict(env)
@@ -60,8 +69,18 @@ class Child:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
+        if not self._companion:
+            self._start(self._command)
+            return
+        read_end, write_end = os.pipe()
+        self._start([*self._command, str(write_end)], [write_end])
+        os.close(write_end)
+        self._copy_in_a_thread(self._companion, os.fdopen(read_end, errors="replace"))
+
+    def _start(self, command: list[str], descriptors: Collection[int] = ()) -> None:
         self._process = subprocess.Popen(
-            self._command,
+            command,
+            pass_fds=descriptors,
             cwd=BASE_DIR,
             env=self._env,
             stdin=subprocess.DEVNULL,
@@ -75,7 +94,7 @@ class Child:
         self._next_start = None
         self._tree = ProcessTree(self._process.pid)
         assert self._process.stdout is not None  # noqa: S101 - for the type checker: stdout is a pipe
-        threading.Thread(target=self._copy, args=[self._process.stdout], daemon=True).start()
+        self._copy_in_a_thread(self.name, self._process.stdout)
 
     def keep_alive(self) -> None:
         """Restart the process after a pause if it has ended; called repeatedly."""
@@ -123,7 +142,10 @@ class Child:
         if killed:
             self._console.line(self.name, f"killed what it had left: {killed}")
 
-    def _copy(self, output: IO[str]) -> None:
+    def _copy_in_a_thread(self, name: str, output: IO[str]) -> None:
+        threading.Thread(target=self._copy, args=[name, output], daemon=True).start()
+
+    def _copy(self, name: str, output: IO[str]) -> None:
         with output:
             for line in output:
-                self._console.line(self.name, line.rstrip("\n"))
+                self._console.line(name, line.rstrip("\n"))

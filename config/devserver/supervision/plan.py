@@ -33,16 +33,23 @@ class Plan:
     def env_for(self, role: str) -> dict[str, str]:
         return self.env | {"HOLDPOINT_ROLE": role}
 
-    def children(self) -> list[tuple[str, list[str], dict[str, str]]]:
-        """Return name, command and environment of each process, in start order."""
+    def children(self) -> list[tuple[str, list[str], dict[str, str], str]]:
+        """Return name, command, environment and companion of each process, in start order.
+
+        See `Child` for the companion: the sweeper shares memory with the workers.
+        """
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
         web += ["--application-close-timeout", "3"]
         web += ["--access-log", str(self.home / "logs" / "access.log"), "config.asgi:application"]
         return [
-            ("web", web, self.env_for("web")),
-            ("workers", [*MANAGE, "run_workers"], self.env_for("worker")),
-            ("sweeper", [*MANAGE, "run_sweeper"], self.env_for("sweeper")),
+            ("web", web, self.env_for("web"), ""),
+            (
+                "workers",
+                [*MANAGE, "run_workers", "--sweeper-output"],
+                self.env_for("worker"),
+                "sweeper",
+            ),
         ]
 
 

@@ -40,25 +40,37 @@ class Command(BaseCommand):
         if options["once"]:
             self.stdout.write(str(sweep()))
             return
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
         gc_freeze.freeze_loaded_objects()
-        work_hints.start()
-        follower = Follower()
-        follower.start()
-        rests = Rests()
-        threads = [*_start_sender(stop), *_start_threads(stop)]
-        try:
-            while not stop.is_set():
-                stop.wait(_round(rests))
-        finally:
-            stop.set()
-            work_hints.stop()
-            follower.stop()
-            for thread in threads:
-                thread.join()
-            background_loop.shutdown()
+        run()
+
+
+def preload() -> None:
+    """Load the modules of the hooks and threads, to share them with a process that forks."""
+    for kind in ("sweep_hooks", "timer_hooks", "housekeeping_hooks", "sweep_threads"):
+        for path in settings.HOLDPOINT.get(kind, ()):
+            import_string(path)
+
+
+def run() -> None:
+    """Sweep until SIGTERM or SIGINT."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    work_hints.start()
+    follower = Follower()
+    follower.start()
+    rests = Rests()
+    threads = [*_start_sender(stop), *_start_threads(stop)]
+    try:
+        while not stop.is_set():
+            stop.wait(_round(rests))
+    finally:
+        stop.set()
+        work_hints.stop()
+        follower.stop()
+        for thread in threads:
+            thread.join()
+        background_loop.shutdown()
 
 
 def _start_sender(stop: threading.Event) -> Iterator[threading.Thread]:

@@ -13,9 +13,12 @@ from rq.serializers import JSONSerializer
 
 from workflows import conf
 from workflows.common import gc_freeze
+from workflows.common.forked_process import ForkedProcess
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.dispatch import QUEUES
 from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
+
+from . import run_sweeper
 
 
 class Command(BaseCommand):
@@ -25,6 +28,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--workers", type=int, default=None, help="how many processes")
+        parser.add_argument(
+            "--sweeper-output",
+            type=int,
+            metavar="FD",
+            help="fork the sweeper too, which shares memory with the workers and writes to FD",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if connection.settings_dict["OPTIONS"].get("pool"):
@@ -34,6 +43,10 @@ class Command(BaseCommand):
             )
         # Load shared modules once, before the workers fork.
         import_module("workflows.tools.mcp_client.session_pool")
+        sweeper = None
+        if options["sweeper_output"] is not None:
+            run_sweeper.preload()
+            sweeper = ForkedProcess("sweeper", run_sweeper.run, options["sweeper_output"])
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()
@@ -46,4 +59,5 @@ class Command(BaseCommand):
             worker_class=EngineWorker,
             job_class=DispatchedJob,
             serializer=JSONSerializer,
+            beside=sweeper,
         ).start(logging_level=os.environ.get("HOLDPOINT_RQ_LOG_LEVEL", "WARNING"))

@@ -43,8 +43,8 @@ def output() -> io.StringIO:
 
 
 @contextmanager
-def running(code: str, output: io.StringIO) -> Iterator[Child]:
-    child = Child("web", [sys.executable, "-c", code], os.environ, Console(output))
+def running(code: str, output: io.StringIO, companion: str = "") -> Iterator[Child]:
+    child = Child("web", [sys.executable, "-c", code], os.environ, Console(output), companion)
     child.start()
     try:
         yield child
@@ -60,6 +60,13 @@ def says(output: io.StringIO, text: str) -> bool:
 def test_lines_carry_the_name(output: io.StringIO) -> None:
     with running(STAYS, output):
         assert says(output, "web       | up\n")
+
+
+def test_lines_of_a_companion_carry_its_name(output: io.StringIO) -> None:
+    code = "import os, sys; os.write(int(sys.argv[1]), b'swept\\n'); print('worked')"
+    with running(code, output, "sweeper"):
+        assert says(output, "sweeper   | swept\n")
+        assert says(output, "web       | worked\n")
 
 
 def test_a_child_that_ends_is_started_again(output: io.StringIO, monkeypatch) -> None:
@@ -202,7 +209,7 @@ def test_no_child_receives_the_owners_database_url(monkeypatch) -> None:
     monkeypatch.setenv("DATABASE_OWNER_URL", "postgres://owner:secret@h/n")
     plan = read_plan()
     assert plan.owner_url == "postgres://owner:secret@h/n"
-    for name, _, env in plan.children():
+    for name, _, env, _ in plan.children():
         assert "secret" not in " ".join(env.values()), name
 
 
@@ -216,9 +223,10 @@ def test_the_home_comes_from_the_environment(monkeypatch, tmp_path: Path) -> Non
     assert plan.servers is not None
     assert plan.env["DATABASE_URL"] == plan.servers.layout.urls.database
     assert plan.owner_url != plan.env["DATABASE_URL"]
-    assert [name for name, _, _ in plan.children()] == ["web", "workers", "sweeper"]
-    roles = [env["HOLDPOINT_ROLE"] for _, _, env in plan.children()]
-    assert roles == ["web", "worker", "sweeper"]
+    names = [(name, companion) for name, _, _, companion in plan.children()]
+    assert names == [("web", ""), ("workers", "sweeper")]
+    roles = [env["HOLDPOINT_ROLE"] for _, _, env, _ in plan.children()]
+    assert roles == ["web", "worker"]
 
 
 @pytest.mark.parametrize("port", ["0", "70000", "http"])
