@@ -29,7 +29,7 @@ from config.devserver.supervision.prepare import answers, deadline, prepare
 
 START_TICK = 0.3  # interval for checking the children until the product is ready
 TICK = 1.0  # the same afterwards
-REMEMBER_SECONDS = 5.0  # interval for storing the ids of all processes
+REMEMBER_SECONDS = 10.0  # interval for storing the ids of all processes
 
 
 class Supervisor:

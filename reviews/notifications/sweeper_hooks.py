@@ -84,6 +84,8 @@ def claims_ended() -> int:
     claim.
     """
     expired = ReviewClaim.objects.filter(expires_at__lte=Now(), hold__status="OPEN")
+    if not expired.exists():  # in almost every round
+        return 0
     with transaction.atomic():
         rows = list(
             expired.select_related("hold__execution", "user")

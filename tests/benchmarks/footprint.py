@@ -5,6 +5,7 @@ Memory is the proportional set size, which counts a page that several processes 
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -80,7 +81,8 @@ def _after_runs(product: Product) -> list[Figure]:
 def _memory(product: Product, moment: str) -> list[Figure]:
     sizes: defaultdict[str, list[float]] = defaultdict(list)
     for kind, process in processes(product):
-        sizes[kind].append(process.memory_full_info().pss / MIB)
+        with contextlib.suppress(psutil.NoSuchProcess):  # such as an autovacuum worker
+            sizes[kind].append(process.memory_full_info().pss / MIB)
     whole = sum(map(sum, sizes.values()))
     count = sum(map(len, sizes.values()))
     figures = [Figure(f"make run, {moment}: memory of everything", whole, "MiB", count,

@@ -24,7 +24,6 @@ from workflows.engine.commands import EscalateHold, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.journal import sweeper_queries as journal_due
-from workflows.journal.event_log import newest_entry
 from workflows.models import Hold
 from workflows.planning.learning import unlearned
 
@@ -51,6 +50,24 @@ def sweep(rests: Rests | None = None) -> Sweep:
     until it succeeds.  Hooks for timers of holds run while a timer is due.  With `rests`, a hook
     for housekeeping that found nothing is left out for a while.
     """
+    due = journal_due.what_is_due(patience=conf.sweep_seconds())
+    enqueued = _enqueue_overdue() if due.overdue else 0
+    _run("lost executions", fail_lost_executions if due.unclaimable else _do_nothing)
+    done = _run("timers", _run_timers if due.timer else _do_nothing)
+    for path in settings.HOLDPOINT.get("sweep_hooks", ()):
+        done += _run(path, import_string(path))
+    rests = rests or Rests()
+    rests.look(due.newest_event)
+    for path in settings.HOLDPOINT.get("housekeeping_hooks", ()):
+        if not rests.has(path):
+            found = _run(path, import_string(path))
+            rests.after(path, found)
+            done += found
+    return Sweep(enqueued=enqueued, hooks=done)
+
+
+def _enqueue_overdue() -> int:
+    """Enqueue the executions that have work and no lease, and return how many."""
     overdue = journal_due.take_overdue(patience=conf.sweep_seconds())
     if overdue:
         crashpoint("sweep.marked")
@@ -58,24 +75,15 @@ def sweep(rests: Rests | None = None) -> Sweep:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
     if overdue:
         logger.info("enqueued %s executions again", len(overdue))
-    _run("lost executions", fail_lost_executions)
-    done = _run("timers", _run_timers)
-    for path in settings.HOLDPOINT.get("sweep_hooks", ()):
-        done += _run(path, import_string(path))
-    rests = rests or Rests()
-    rests.look()
-    for path in settings.HOLDPOINT.get("housekeeping_hooks", ()):
-        if not rests.has(path):
-            found = _run(path, import_string(path))
-            rests.after(path, found)
-            done += found
-    return Sweep(enqueued=len(overdue), hooks=done)
+    return len(overdue)
+
+
+def _do_nothing() -> int:
+    return 0
 
 
 def _run_timers() -> int:
     """Run the hooks of holds whose undo time, deadline, reminder or escalation step is due."""
-    if not journal_due.timer_is_due():
-        return 0
     done = _run("agent holds", expire_agent_holds)
     done += _run("escalation", escalate_due)
     for path in settings.HOLDPOINT.get("timer_hooks", ()):
@@ -93,9 +101,8 @@ class Rests:
         self._ends: dict[str, float] = {}
         self._newest = 0
 
-    def look(self) -> None:
-        """End all rests if the journal has new events."""
-        newest = newest_entry()
+    def look(self, newest: int) -> None:
+        """End all rests if the journal has new events; `newest` is the id of the newest one."""
         if newest != self._newest:
             self._newest = newest
             self._ends.clear()

@@ -14,32 +14,40 @@ from .prepared_statements import execute
 from .sql import LOST_CLAIMS
 
 #: Executions with work, without a lease, and without a recent job.
-_OVERDUE = """
-UPDATE workflows_execution SET dispatched_at = now()
- WHERE id IN (
-    SELECT id FROM workflows_execution
-     WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+_IS_OVERDUE = """
+       (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
        AND dispatched_at < now() - make_interval(secs => %(patience)s)
        AND (lease_until IS NULL OR lease_until < now())
        AND LOST < %(lost_limit)s
        AND (wake_at IS NULL OR wake_at <= now() OR queued_commands > 0)
+""".replace("LOST", LOST_CLAIMS)
+
+#: Executions that no worker may claim any more.
+_IS_UNCLAIMABLE = """
+       (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+       AND (lease_until IS NULL OR lease_until < now())
+       AND LOST >= %(lost_limit)s
+""".replace("LOST", LOST_CLAIMS)
+
+_OVERDUE = """
+UPDATE workflows_execution SET dispatched_at = now()
+ WHERE id IN (
+    SELECT id FROM workflows_execution
+     WHERE IS_OVERDUE
      ORDER BY dispatched_at
      LIMIT %(limit)s
      FOR UPDATE SKIP LOCKED)
 RETURNING id
-""".replace("LOST", LOST_CLAIMS)
+""".replace("IS_OVERDUE", _IS_OVERDUE)
 
-#: Executions that no worker may claim any more, with the number of lost workers and the last
-#: worker's exception, if it was recorded.
+#: With the number of lost workers and the last worker's exception, if it was recorded.
 _UNCLAIMABLE = """
 SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
   FROM workflows_execution
- WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
-   AND (lease_until IS NULL OR lease_until < now())
-   AND LOST >= %(lost_limit)s
+ WHERE IS_UNCLAIMABLE
  ORDER BY dispatched_at
  LIMIT %(limit)s
-""".replace("LOST", LOST_CLAIMS)
+""".replace("IS_UNCLAIMABLE", _IS_UNCLAIMABLE).replace("LOST", LOST_CLAIMS)
 
 #: Marks due reminders as sent; the caller notifies people in the same transaction.
 _DUE_REMINDERS = """
@@ -58,16 +66,21 @@ RETURNING hold.id, hold.reminded
 """
 
 #: Whether a hold's undo time, deadline, reminder or escalation step is due; four index reads.
-_TIMER_IS_DUE = """
-SELECT least(
+_TIMER_IS_DUE = """coalesce(least(
     (SELECT min(undo_until) FROM workflows_hold WHERE undo_until IS NOT NULL),
     (SELECT min(expires_at) FROM workflows_hold
       WHERE status = 'OPEN' AND expires_at IS NOT NULL),
     (SELECT min(reminds_at) FROM workflows_hold
       WHERE status = 'OPEN' AND reminds_at IS NOT NULL),
     (SELECT min(escalates_at) FROM workflows_hold
-      WHERE status = 'OPEN' AND escalates_at IS NOT NULL)) <= now()
-"""
+      WHERE status = 'OPEN' AND escalates_at IS NOT NULL)) <= now(), false)"""
+
+_DUE = f"""SELECT
+EXISTS (SELECT FROM workflows_execution WHERE {_IS_OVERDUE}),
+EXISTS (SELECT FROM workflows_execution WHERE {_IS_UNCLAIMABLE}),
+{_TIMER_IS_DUE},
+(SELECT coalesce(max(id), 0) FROM workflows_executionevent)
+"""  # noqa: S608 - constants
 
 #: Remote calls of the runs that rest until one of them ends.
 _REMOTE_CALLS = """
@@ -93,6 +106,23 @@ SELECT key
          WHERE ended.execution_id = execution.id AND ended.task_id = split_part(key, ':', 2)
            AND ended.attempt = split_part(key, ':', 3)::int)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The parts of a round that have something to do, and the id of the newest event."""
+
+    overdue: bool
+    unclaimable: bool
+    timer: bool
+    newest_event: int
+
+
+def what_is_due(*, patience: float) -> Due:
+    """Read what a round of the sweeper has to do, in one statement."""
+    parameters = {"patience": patience, "lost_limit": conf.lost_claims_limit()}
+    [row] = execute(_DUE, parameters)
+    return Due(*row)
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
@@ -124,11 +154,6 @@ def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:
     """
     rows = execute(_DUE_REMINDERS, {"limit": limit})
     return [(str(hold_id), int(number)) for hold_id, number in rows]
-
-
-def timer_is_due() -> bool:
-    """Whether the undo time, deadline, reminder or escalation step of a hold is due."""
-    return bool(execute(_TIMER_IS_DUE, {})[0][0])
 
 
 def remote_calls(runner: str) -> list[tuple[int, str]]:

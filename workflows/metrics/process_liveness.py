@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import django_rq
+from redis import Redis
 
 _TTL_SECONDS = 3600
 
 
+# Never stale: the connection pool reconnects by itself.
+@cache
+def _connection() -> Redis:
+    return django_rq.get_connection("default")
+
+
 def heartbeat(name: str) -> None:
     """Report that the process `name` is alive."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     seconds, _ = connection.time()
     connection.set(f"holdpoint:beat:{name}", seconds, ex=_TTL_SECONDS)
 
 
 def heartbeat_age(name: str) -> float | None:
     """Return the seconds since the last heartbeat of `name`; None if it is over an hour old."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     beat = connection.get(f"holdpoint:beat:{name}")
     if beat is None:
         return None
@@ -28,7 +36,7 @@ def heartbeat_age(name: str) -> float | None:
 
 def report_failing(name: str, parts: Mapping[str, int]) -> None:
     """Report which parts of the process `name` fail, and for how many rounds in a row."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     key = f"holdpoint:failing:{name}"
     with connection.pipeline() as pipeline:
         pipeline.delete(key)
@@ -41,14 +49,14 @@ def report_failing(name: str, parts: Mapping[str, int]) -> None:
 
 def failing_parts(name: str) -> dict[str, int]:
     """Return the failing parts of `name`, each with its failed rounds in a row."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     rows = connection.hgetall(f"holdpoint:failing:{name}")
     return {_text(part): int(rounds) for part, rounds in rows.items()}
 
 
 def report_count(name: str, process: str, number: int) -> None:
     """Report how many `name` this process has now; the report expires after a minute."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     seconds, _ = connection.time()
     with connection.pipeline() as pipeline:
         pipeline.hset(f"holdpoint:count:{name}", process, f"{number}@{seconds}")
@@ -58,7 +66,7 @@ def report_count(name: str, process: str, number: int) -> None:
 
 def total_count(name: str, *, fresh_seconds: int = 60) -> int:
     """Return the sum of what all processes reported."""
-    connection = django_rq.get_connection("default")
+    connection = _connection()
     seconds, _ = connection.time()
     total = 0
     for process, value in connection.hgetall(f"holdpoint:count:{name}").items():

@@ -15,7 +15,7 @@ from config.paths import BASE_DIR
 
 FIRST_PAUSE = 0.5  # seconds before the first restart; doubled for each further one
 MAX_PAUSE = 15.0
-LOOK_SECONDS = 5.0  # interval for recording the descendants of a child
+LOOK_SECONDS = 10.0  # interval for recording the descendants of a child
 PARTING_SECONDS = 3.0  # time for descendants to end after the child
 STOP_SECONDS = 10.0  # time for all children to end after SIGTERM, before they are killed
 STEADY_SECONDS = 30.0  # uptime after which the restart delay is reset
