@@ -9,7 +9,6 @@ no decisions.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -35,6 +34,7 @@ from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.metrics import process_liveness
 from workflows.realtime.batched_reads import ReadFailed, seconds_to_poll
 from workflows.realtime.connection_limits import acquire
+from workflows.realtime.event_serialization import SharedEvent
 from workflows.realtime.execution_reads import Position, new_events
 from workflows.realtime.shared_groups import listening
 from workflows.realtime.task_started import StartedTasks
@@ -141,7 +141,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             return
         # The number of unread notices is sent first.
         self._unread, self._unread_due = (0, 0), True
-        self._poll_at = _next_poll()
+        self._poll_is_due = False
+        self._poll_later()
         # Join before the first read, so that no change in between is missed.
         await self._listening.enter_async_context(listening(self.group, self.hear))
         await self._listening.enter_async_context(listening(NOTICES, self.hear))
@@ -165,6 +166,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         slot = getattr(self, "_slot", None)
         if slot is not None:
             slot.release()
+        timer = getattr(self, "_timer", None)
+        if timer is not None:
+            timer.cancel()
         task = getattr(self, "_task", None)
         if task is not None:
             task.cancel()
@@ -202,14 +206,22 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _wait(self) -> bool:
         """Wait for a notification or the next poll; whether it is time to poll."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._poll_at):
-                await self.changed.wait()
-        if asyncio.get_running_loop().time() < self._poll_at:
+        await self.changed.wait()
+        if not self._poll_is_due:
             return False
-        self._poll_at = _next_poll()
+        self._poll_is_due = False
         _count_open(0)
         return True
+
+    def _poll_later(self) -> None:
+        """Set a timer for the next poll: one for all waits until then."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(_next_poll(), self._poll_now)
+
+    def _poll_now(self) -> None:
+        self._poll_is_due = True
+        self.changed.set()
+        self._poll_later()
 
     # --- messages of the channel layer ----------------------------------------------------------
 
@@ -272,6 +284,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Send the events after seq `after` again."""
         self.changed.set()
 
+    async def say_event(self, event: SharedEvent) -> None:
+        await self.send(text_data=event.text)
+
     async def say(self, message: Mapping[str, Any]) -> None:
         await self.send(text_data=json.dumps(message, ensure_ascii=False))
 
@@ -317,7 +332,7 @@ class ExecutionConsumer(LiveConsumer):
             self._rewind()
             events = await self._read(BATCH)
             for event in events:
-                await self.say(event)
+                await self.say_event(event)
                 self.seq = event.get("seq", self.seq)
                 self._starts.mark_delivered(event)
             more = len(events) >= BATCH
@@ -326,7 +341,7 @@ class ExecutionConsumer(LiveConsumer):
         for start in self._starts.take(self.execution_id):
             await self.say(start)
 
-    async def _read(self, limit: int) -> Sequence[Mapping[str, Any]]:
+    async def _read(self, limit: int) -> Sequence[SharedEvent]:
         """Return the next events; raises Refusal if the execution is not visible."""
         found = await new_events(Position(self.client, self.execution_id, self.seq, limit))
         if not found.is_visible:
@@ -420,9 +435,9 @@ class ReviewQueueConsumer(LiveConsumer):
         overlap = timedelta(seconds=conf.backstop_seconds())
         self._since = max(self._opened, missed.at - overlap)
 
-    async def _send(self, events: Sequence[Mapping[str, Any]]) -> None:
+    async def _send(self, events: Sequence[SharedEvent]) -> None:
         for event in events:
-            await self.say(event)
+            await self.say_event(event)
 
     def _remember(self, execution_id: int, first: int, last: int) -> None:
         known = self._seen.get(execution_id, (first, last))

@@ -7,7 +7,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import connection
 from django.db.models import Q
@@ -17,7 +16,7 @@ from workflows.executions.access import visible_to_each
 from workflows.models import QUEUE_KINDS, ExecutionEvent
 from workflows.realtime.batched_reads import BatchedRead
 from workflows.realtime.clients import LiveClient, users_of
-from workflows.realtime.event_serialization import wire_event
+from workflows.realtime.event_serialization import SharedEvent, wire_event
 
 from .authentication import UNAUTHENTICATED, Refusal
 
@@ -47,7 +46,7 @@ class QueueNews:
     spans: Sequence[Span]
 
 
-def read_queue_events(news: Sequence[QueueNews]) -> list[list[list[dict[str, Any]]] | Exception]:
+def read_queue_events(news: Sequence[QueueNews]) -> list[list[list[SharedEvent]] | Exception]:
     """Return the queue's wire events of each span; [] if the client may not see the execution.
 
     Five statements for any number of clients and spans: the users and their credentials, the
@@ -75,9 +74,9 @@ class _QueueEventCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[Span, list[dict[str, Any]]] = OrderedDict()
+        self._known: OrderedDict[Span, list[SharedEvent]] = OrderedDict()
 
-    def read(self, spans: Iterable[Span]) -> dict[Span, list[dict[str, Any]]]:
+    def read(self, spans: Iterable[Span]) -> dict[Span, list[SharedEvent]]:
         """Return the events of each span, oldest first."""
         with self._lock:
             found = {span: self._known[span] for span in spans if span in self._known}
@@ -95,14 +94,14 @@ class _QueueEventCache:
 _queue_events = _QueueEventCache()
 
 
-def _events_within(spans: Sequence[Span]) -> dict[Span, list[dict[str, Any]]]:
+def _events_within(spans: Sequence[Span]) -> dict[Span, list[SharedEvent]]:
     within = Q()
     for execution_id, first, last in spans:
         within |= Q(execution_id=execution_id, seq__gte=first, seq__lte=last)
     rows = ExecutionEvent.objects.filter(within, kind__in=QUEUE_KINDS).order_by("seq")
-    of_execution: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    of_execution: defaultdict[int, list[SharedEvent]] = defaultdict(list)
     for row in rows:
-        of_execution[row.execution_id].append(wire_event(row))
+        of_execution[row.execution_id].append(SharedEvent(wire_event(row)))
     return {
         (execution_id, first, last): [
             event for event in of_execution[execution_id] if first <= event["seq"] <= last
@@ -158,7 +157,7 @@ class Poll:
 class Missed:
     """Missed events, oldest first, and the database's time before they were read."""
 
-    events: Sequence[dict[str, Any]]
+    events: Sequence[SharedEvent]
     at: datetime
 
 

@@ -7,14 +7,13 @@ notification itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 from channels.db import aclose_old_connections
 
 from workflows.realtime.batched_reads import ReadFailed, seconds_to_poll
 from workflows.realtime.clients import LiveClient
+from workflows.realtime.event_serialization import server_sent_event
 from workflows.realtime.execution_reads import Position, new_events
 from workflows.realtime.subscription import Subscription, channel_group
 
@@ -40,21 +39,14 @@ async def follow(execution_id: int, *, after: int, client: LiveClient) -> AsyncI
             for event in batch.events:
                 after = event.get("seq", after)
                 subscription.started_tasks.mark_delivered(event)
-                yield _event(event)
+                yield event.sse
             if batch.ended:
                 if not batch.is_visible:
                     yield b"event: access_ended\ndata: {}\n\n"
                 return
             for start in subscription.started_tasks.take(execution_id):
-                yield _event(start)
+                yield server_sent_event(start)
             if len(batch.events) >= _BATCH:
                 continue
             if not await subscription.wait(seconds_to_poll(HEARTBEAT_SECONDS)):
                 yield b": still here\n\n"
-
-
-def _event(event: dict[str, Any]) -> bytes:
-    data = json.dumps(event, separators=(",", ":"))
-    # Without an id the client keeps the previous id and resumes from there.
-    id_line = f"id: {event['seq']}\n" if "seq" in event else ""
-    return f"{id_line}event: {event['type']}\ndata: {data}\n\n".encode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from workflows.common.redaction import redact_text
@@ -107,6 +109,28 @@ _DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
 _ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
 #: Length at which errors, comments and reasons are cut.
 _MAX_TEXT: Final = 500
+
+
+class SharedEvent(dict[str, Any]):
+    """A wire event for many connections, which encode it once: not to be changed."""
+
+    @cached_property
+    def text(self) -> str:
+        """The message of a socket."""
+        return json.dumps(self, ensure_ascii=False)
+
+    @cached_property
+    def sse(self) -> bytes:
+        """The server-sent event."""
+        return server_sent_event(self)
+
+
+def server_sent_event(event: Mapping[str, Any]) -> bytes:
+    """Return the wire event as a server-sent event."""
+    data = json.dumps(event, separators=(",", ":"))
+    # Without an id the client keeps the previous id and resumes from there.
+    id_line = f"id: {event['seq']}\n" if "seq" in event else ""
+    return f"{id_line}event: {event['type']}\ndata: {data}\n\n".encode()
 
 
 def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import visible_to_each
@@ -12,7 +11,7 @@ from workflows.models import Execution
 
 from .batched_reads import BatchedRead
 from .clients import LiveClient, users_of
-from .event_serialization import wire_events
+from .event_serialization import SharedEvent, wire_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class NewEvents:
     is_authenticated: bool
     #: Whether the client may see the execution.
     is_visible: bool = False
-    #: Shared by all clients at the same position: not to be changed.
-    events: Sequence[dict[str, Any]] = field(default_factory=list)
+    #: Shared by all clients at the same position.
+    events: Sequence[SharedEvent] = field(default_factory=list)
     #: Whether no further event can follow.
     ended: bool = True
 
@@ -47,7 +46,7 @@ def read_new_events(positions: Sequence[Position]) -> list[NewEvents]:
     # Before the events: a version that is read now is reached by the events that are read next.
     rows = Execution.objects.filter(pk__in=ids).values_list("pk", "status", "version")
     states = {pk: (status, version) for pk, status, version in rows}
-    events_at: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+    events_at: dict[tuple[int, int, int], list[SharedEvent]] = {}
 
     def at(position: Position) -> NewEvents:
         if position.client not in users:
@@ -57,7 +56,8 @@ def read_new_events(positions: Sequence[Position]) -> list[NewEvents]:
             return NewEvents(is_authenticated=True)
         key = (execution_id, after, limit)
         if key not in events_at:
-            events_at[key] = wire_events(execution_id, after=after, limit=limit)
+            found = wire_events(execution_id, after=after, limit=limit)
+            events_at[key] = [SharedEvent(each) for each in found]
         events = events_at[key]
         last = events[-1]["seq"] if events else after  # the last event of a list always has a seq
         status, version = states[execution_id]
