@@ -124,11 +124,12 @@ class Supervisor:
         remember(self._plan.home, [pid for child in self._children for pid in child.pids()])
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        if not self._stopping.is_set():
-            self._console.say("stopping")
+        # Prints nothing: the signal may come while this thread holds the lock of the console.
         self._stopping.set()
 
     def _shut_down(self) -> None:
+        if self._stopping.is_set():
+            self._console.say("stopping")
         latest = time.monotonic() + STOP_SECONDS
         for child in reversed(self._children):
             child.ask_to_stop()

@@ -27,6 +27,7 @@ from config.devserver.supervision.preflight_checks import (
     only_one,
     remember,
 )
+from config.devserver.supervisor import Supervisor
 
 ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
 STAYS = "import time; print('up', flush=True); time.sleep(600)"
@@ -60,6 +61,20 @@ def says(output: io.StringIO, text: str) -> bool:
 def test_lines_carry_the_name(output: io.StringIO) -> None:
     with running(STAYS, output):
         assert says(output, "web       | up\n")
+
+
+def test_a_signal_while_a_line_is_written_does_not_block(monkeypatch) -> None:
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            supervisor._stop(signal.SIGTERM, None)
+            return super().write(text)
+
+    monkeypatch.setenv("DATABASE_URL", "postgres://app@h/n")
+    monkeypatch.setenv("REDIS_URL", "redis://h")
+    console = Console(Stream())
+    supervisor = Supervisor(read_plan(), console)
+    console.say("is ready")
+    assert supervisor._stopping.is_set()
 
 
 def test_lines_of_a_companion_carry_its_name(output: io.StringIO) -> None:
