@@ -149,10 +149,9 @@ def _above_role(hold: Hold, groups: Collection[str]) -> Reason | None:
 
 def fresh_user(user: User) -> User:
     """Reload the user and their groups; raises NotAllowed when the account is gone."""
-    try:
-        person: User = access.annotate_groups(get_user_model().objects.all()).get(pk=user.pk)
-    except get_user_model().DoesNotExist:
-        raise NotAllowed(Reason("account_gone"), "inactive") from None
+    person = access.read_user(user.pk)
+    if person is None:
+        raise NotAllowed(Reason("account_gone"), "inactive")
     access.set_credential(person, access.credential_of(user))
     return access.limit_to_workflows(person, access.allowed_workflow_ids(user))
 

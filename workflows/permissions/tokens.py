@@ -19,7 +19,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DEFAULT_DB_ALIAS, transaction
-from django.db.models import Model, OuterRef, Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
@@ -266,10 +266,12 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     if not found:
         return None
     *values, names, delegated = found[0]
-    fields = _columns(ApiToken)
+    fields = access.column_names(ApiToken)
     token = ApiToken.from_db(DEFAULT_DB_ALIAS, fields, values[: len(fields)])
     people = get_user_model()
-    token.user = people.from_db(DEFAULT_DB_ALIAS, _columns(people), values[len(fields) :])
+    token.user = people.from_db(
+        DEFAULT_DB_ALIAS, access.column_names(people), values[len(fields) :]
+    )
     if reading:
         access.set_cached_groups(token.user, names, delegated)
     _record_uses([token])
@@ -285,17 +287,13 @@ def _question() -> tuple[str, tuple[Any, ...]]:
     execute it.
     """
     groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
-    person = [f"user__{name}" for name in _columns(get_user_model())]
+    person = [f"user__{name}" for name in access.column_names(get_user_model())]
     rows = usable().filter(digest=_PLACE).order_by()
     delegated = access.delegated_group_names(OuterRef("user_id"))
     asked = rows.values_list(
-        *_columns(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
+        *access.column_names(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
     )
     return asked.query.sql_with_params()
-
-
-def _columns(model: type[Model]) -> list[str]:
-    return [field.attname for field in model._meta.concrete_fields]
 
 
 def usable_token(token_id: int) -> ApiToken | None:
