@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.permissions import NAMED
@@ -256,12 +256,21 @@ def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:
 
     For lists: the columns that name the hold's run, and the event that opened it.
     """
-    mine = Shaper.objects.filter(
-        execution_id=OuterRef(execution),
-        name=user.get_username(),
-        since__lt=OuterRef(opened_seq),
-    )
-    return Exists(mine.exclude(execution__policy__four_eyes=False))
+    return Exists(_shapings(user, execution).filter(since__lt=OuterRef(opened_seq)))
+
+
+def shaped_hold_by(user: User, *, execution: str, hold: str) -> Exists:
+    """Like `shaped_by`, for rows that have the hold's id and not the event that opened it.
+
+    A hold is read only if the user influenced its run; a join would read every hold.
+    """
+    later = Hold.objects.filter(pk=OuterRef(OuterRef(hold)), opened_seq__gt=OuterRef("since"))
+    return Exists(_shapings(user, execution).filter(Exists(later)))
+
+
+def _shapings(user: User, execution: str) -> QuerySet[Shaper, Any]:
+    mine = Shaper.objects.filter(execution_id=OuterRef(execution), name=user.get_username())
+    return mine.exclude(execution__policy__four_eyes=False)
 
 
 def right_now(user: User, hold: Hold) -> Right:
