@@ -12,10 +12,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, OuterRef, Q, QuerySet, Value
 
-from workflows.journal.prepared_statements import query
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:
@@ -94,36 +93,26 @@ def set_cached_groups(user: Any, names: Iterable[str], delegated: Iterable[str])
 
 def read_user(pk: int) -> User | None:
     """Return a user as they are in the database now, with cached group names; None if missing."""
-    sql, parameters = _user_query()
-    rows = query(sql, [pk if each == _PLACE else each for each in parameters])
+    rows = _user_query().rows({_PLACE: pk})
     if not rows:
         return None
     *values, names, delegated = rows[0]
     people = get_user_model()
-    user: User = set_cached_groups(
-        people.from_db(DEFAULT_DB_ALIAS, column_names(people), values), names, delegated
-    )
-    return user
+    user = instance_of(people, column_names(people), values)
+    cached: User = set_cached_groups(user, names, delegated)
+    return cached
 
 
 # One per process, never invalidated: the SQL depends only on the models.
 @cache
-def _user_query() -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL that reads a user and their groups by `_PLACE`.
-
-    Every decision runs it, and Django takes longer to build it than PostgreSQL to execute it.
-    """
+def _user_query() -> BuiltQuery:
+    """Return the query of a user and their groups by `_PLACE`."""
     people = get_user_model()
     groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
     delegated = delegated_group_names(OuterRef("pk"))
     rows = people.objects.filter(pk=_PLACE).order_by()
     asked = rows.values_list(*column_names(people), ArraySubquery(groups), ArraySubquery(delegated))
-    return asked.query.sql_with_params()
-
-
-def column_names(model: type[Model]) -> list[str]:
-    """Return the names of the columns of a model as `from_db` takes them."""
-    return [field.attname for field in model._meta.concrete_fields]
+    return BuiltQuery.of(asked)
 
 
 # --- absences -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,10 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord, PayloadKey
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.integration.workflows.journal.test_leases import in_thread
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
+from workflows.journal.prepared_statements import execute
 from workflows.models import CommandLog, Execution, TaskAttempt
 
 if TYPE_CHECKING:
@@ -68,6 +71,22 @@ def test_the_records_of_a_run_share_its_key_and_a_decision_needs_few_statements(
         ("one", {"value": "text"}),
         ("two", {"value": "text"}),
     ]
+
+
+def test_a_decision_survives_a_migration(start: Start, reviewer: User) -> None:
+    """Another session changes the type of a column that the prepared statements read."""
+    hold, later = (only_hold(start(echo("a", phase=BEFORE))) for _ in range(2))
+    assert decide(hold, reviewer).complete
+
+    def migrate(length: int) -> None:
+        execute(f"ALTER TABLE workflows_hold ALTER why_code TYPE varchar({length})")
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(in_thread, migrate, 60).result(30)
+        assert decide(later, reviewer).complete
+    finally:
+        migrate(40)
 
 
 def test_an_output_whose_schema_forbids_null_is_not_set_to_null(
