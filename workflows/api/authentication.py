@@ -59,7 +59,7 @@ def _reads_groups_once(request: Request) -> bool:
     """
     if request.method in SAFE_METHODS:
         return True
-    return bool(getattr(request.parser_context["view"], "reads_groups_once", False))
+    return bool(getattr(request.parser_context.get("view"), "reads_groups_once", False))
 
 
 def bearer_challenge(resource: str = "") -> str:
