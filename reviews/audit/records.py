@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Value
 
 from reviews.components.json_diffs import diff
-from reviews.models import HumanReviewRecord, PayloadKey, RecordWords, SealedPayload
+from reviews.models import HumanReviewRecord, RecordWords, SealedPayload
 from workflows.common.secret_encryption import decrypt, encrypt
 from workflows.models import Hold
 
@@ -50,7 +50,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
 
     `hold` is the hold as shown to the reviewer, with its execution and workflow loaded.
     """
-    head = _head()
+    head = _head(hold.execution_id)
     decided = verdict.modified if verdict.edited else hold.payload
     signed = digests(hold.payload, decided)
     record = HumanReviewRecord(
@@ -83,7 +83,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
             comment=verdict.comment,
             salt=secrets.token_hex(16),
         ),
-        _payload_key(hold.execution_id),
+        head.key,
     )
     record.canonical = record_text(record_content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
@@ -91,16 +91,6 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     record.save(force_insert=True)
     _index_comment(record)
     return record
-
-
-def _payload_key(execution_id: int) -> str:
-    """Return the key of a run, which its first record creates; the chain's lock is held."""
-    stored = PayloadKey.objects.filter(execution=execution_id).values_list("key", flat=True).first()
-    if stored is not None:
-        return decrypt(stored)
-    key = Fernet.generate_key().decode("ascii")
-    PayloadKey.objects.create(execution_id=execution_id, key=encrypt(key))
-    return key
 
 
 #: Characters that part words, as in the trigger.
@@ -122,30 +112,38 @@ def _index_comment(record: HumanReviewRecord) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The end of the chain and the database time."""
+    """The end of the chain, the database time, and the key of the run's payloads."""
 
     hash: str
     sequence: int
     moment: datetime
+    key: str
 
 
+#: The first record of a run stores the key of its payloads.
 _LOCK_AND_LOOK = """
-SELECT pg_advisory_xact_lock(%s);
-SELECT clock_timestamp(), hash, canonical::json ->> 'sequence'
+SELECT pg_advisory_xact_lock(%(lock)s);
+INSERT INTO reviews_payloadkey (execution_id, key)
+SELECT %(run)s, %(key)s
+ WHERE NOT EXISTS (SELECT FROM reviews_payloadkey WHERE execution_id = %(run)s);
+SELECT clock_timestamp(), hash, canonical::json ->> 'sequence',
+       (SELECT key FROM reviews_payloadkey WHERE execution_id = %(run)s)
   FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
        SELECT hash, canonical FROM reviews_humanreviewrecord
         ORDER BY id DESC LIMIT 1) AS newest ON true
 """
 
 
-def _head() -> _Head:
+def _head(execution_id: int) -> _Head:
     """Lock the chain until the transaction ends and return its end."""
+    new_key = encrypt(Fernet.generate_key().decode("ascii"))
     with connection.cursor() as cursor:
-        # Two statements in one message: the snapshot of the second must be newer than the lock.
-        cursor.execute(_LOCK_AND_LOOK, [CHAIN_LOCK])
+        # One message, but each statement's snapshot is newer than the lock.
+        cursor.execute(_LOCK_AND_LOOK, {"lock": CHAIN_LOCK, "run": execution_id, "key": new_key})
         cursor.nextset()
-        moment, newest, sequence = cursor.fetchone()
-    return _Head(newest or GENESIS, int(sequence or 0), moment)
+        cursor.nextset()
+        moment, newest, sequence, key = cursor.fetchone()
+    return _Head(newest or GENESIS, int(sequence or 0), moment, decrypt(key))
 
 
 def canonical_text(record: HumanReviewRecord) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.permissions import NAMED
 from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.executions import access
+from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Absence, Execution, Hold, Shaper
 from workflows.permissions import deny_list, grants
 
@@ -149,10 +151,9 @@ def _above_role(hold: Hold, groups: Collection[str]) -> Reason | None:
 
 def fresh_user(user: User) -> User:
     """Reload the user and their groups; raises NotAllowed when the account is gone."""
-    try:
-        person: User = access.annotate_groups(get_user_model().objects.all()).get(pk=user.pk)
-    except get_user_model().DoesNotExist:
-        raise NotAllowed(Reason("account_gone"), "inactive") from None
+    person = access.read_user(user.pk)
+    if person is None:
+        raise NotAllowed(Reason("account_gone"), "inactive")
     access.set_credential(person, access.credential_of(user))
     return access.limit_to_workflows(person, access.allowed_workflow_ids(user))
 
@@ -232,7 +233,20 @@ def _people_left(needs: Collection[Need]) -> dict[Need, int]:
 
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
     """The ways in which the user influenced a hold's payload."""
-    return ways_of_each(user, [hold])[hold.pk]
+    name, since = user.get_username(), hold.opened_seq
+    rows = _ways_query().rows({_RUN: hold.execution_id, _NAME: name, _SINCE: since})
+    return frozenset(way for (way,) in rows)
+
+
+#: Where the values go in `_ways_query`; no row has them.
+_RUN, _NAME, _SINCE = -1, "the name", -2
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _ways_query() -> BuiltQuery:
+    rows = Shaper.objects.filter(execution_id=_RUN, name=_NAME, since__lt=_SINCE)
+    return BuiltQuery.of(rows.values_list("way"))
 
 
 def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
@@ -257,12 +271,21 @@ def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:
 
     For lists: the columns that name the hold's run, and the event that opened it.
     """
-    mine = Shaper.objects.filter(
-        execution_id=OuterRef(execution),
-        name=user.get_username(),
-        since__lt=OuterRef(opened_seq),
-    )
-    return Exists(mine.exclude(execution__policy__four_eyes=False))
+    return Exists(_shapings(user, execution).filter(since__lt=OuterRef(opened_seq)))
+
+
+def shaped_hold_by(user: User, *, execution: str, hold: str) -> Exists:
+    """Like `shaped_by`, for rows that have the hold's id and not the event that opened it.
+
+    A hold is read only if the user influenced its run; a join would read every hold.
+    """
+    later = Hold.objects.filter(pk=OuterRef(OuterRef(hold)), opened_seq__gt=OuterRef("since"))
+    return Exists(_shapings(user, execution).filter(Exists(later)))
+
+
+def _shapings(user: User, execution: str) -> QuerySet[Shaper, Any]:
+    mine = Shaper.objects.filter(execution_id=OuterRef(execution), name=user.get_username())
+    return mine.exclude(execution__policy__four_eyes=False)
 
 
 def right_now(user: User, hold: Hold) -> Right:

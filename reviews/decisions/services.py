@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from django.db import transaction
+from django.db import NotSupportedError, connection, transaction
 from django.db.models.functions import Now
 
 from reviews import conf
@@ -38,6 +39,7 @@ from workflows.engine.standing_terms import StandingTerms
 from workflows.engine.state import GrantScope
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Execution, Hold
 from workflows.permissions import step_up
 
@@ -159,6 +161,10 @@ def retry_while_busy(hold_id: str, attempt: Callable[[], T]) -> T:
         try:
             with transaction.atomic():
                 return attempt()
+        except NotSupportedError:
+            # A migration changed the type of a column while a statement was prepared, see `query`.
+            if wait is None or connection.in_atomic_block:
+                raise
         except StaleVersion:
             raise conflict(hold_id, "stale", Reason("run_moved_on")) from None
         except Refused as refusal:
@@ -470,11 +476,37 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
 
 def _hold_to_decide(person: User, hold_id: str) -> Hold:
     """Return the hold without the large columns that no decision reads; raises HoldNotFound."""
-    holds = Hold.objects.filter(pk=hold_id).select_related("execution")
-    hold = holds.defer("execution__state", "execution__context", "execution__inputs").first()
+    hold = _read_hold(hold_id)
     if hold is None or not can_see(person, hold.execution, hold.groups):
         raise HoldNotFound
     return hold
+
+
+#: Where the id goes in `_hold_query`; no hold has it.
+_PLACE = "the hold"
+#: Columns of an execution that no decision reads.
+_LARGE = ("state", "context", "inputs")
+
+
+def _read_hold(hold_id: str) -> Hold | None:
+    rows = _hold_query().rows({_PLACE: hold_id})
+    if not rows:
+        return None
+    columns = column_names(Hold)
+    hold = instance_of(Hold, columns, rows[0][: len(columns)])
+    hold.execution = instance_of(
+        Execution, column_names(Execution, without=_LARGE), rows[0][len(columns) :]
+    )
+    return hold
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _hold_query() -> BuiltQuery:
+    """Return the query of a hold with its execution by `_PLACE`."""
+    of_execution = (f"execution__{name}" for name in column_names(Execution, without=_LARGE))
+    rows = Hold.objects.filter(pk=_PLACE).order_by()
+    return BuiltQuery.of(rows.values_list(*column_names(Hold), *of_execution))
 
 
 def visible_hold(user: User, hold_id: str) -> Hold:

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, F, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from reviews.components.number_formatting import count_up_to, each_up_to
-from reviews.decisions.rights import deciding_groups, group_names, shaped_by
+from reviews.decisions.rights import deciding_groups, group_names, shaped_by, shaped_hold_by
 from reviews.models import ReviewClaim
 from workflows.common.db_expressions import AnyOf
 from workflows.executions import access
@@ -78,7 +78,8 @@ class Viewer:
             mine = mine.filter(execution__workflow__in=only)
         if tab == "me":
             busy = ReviewClaim.objects.filter(expires_at__gt=Now()).exclude(user=self.user)
-            mine = mine.exclude(self._shaped("hold__opened_seq")).exclude(
+            shaped = shaped_hold_by(self.user, execution="execution_id", hold="hold_id")
+            mine = mine.exclude(shaped).exclude(
                 hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
             )
         return mine.values("hold_id").distinct()
@@ -101,10 +102,9 @@ class Viewer:
 
     def _open_to_me(self) -> Q:
         approved = Q(approvals__contains=[self.name])
-        return ~approved & ~Q(self._shaped("opened_seq"))
-
-    def _shaped(self, opened_seq: str) -> Exists:
-        return shaped_by(self.user, execution="execution_id", opened_seq=opened_seq)
+        return ~approved & ~Q(
+            shaped_by(self.user, execution="execution_id", opened_seq="opened_seq")
+        )
 
     @property
     def _approved(self) -> QuerySet[Hold, Any]:

@@ -108,14 +108,17 @@ def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:
     for key, rules in (("inputs", of_inputs), ("context", of_context)):
         yield body, key, masked(body[key], rules), execution_place(execution.pk, key)
     views: list[TaskView] = execution.task_views  # type: ignore[attr-defined]
-    known = task_rules(execution, views)
-    for task in body["tasks"]:
+    holds: list[Hold] = execution.all_holds  # type: ignore[attr-defined]
+    # A task without values needs no schema of its tool.
+    tasks = [task for task in body["tasks"] if any(task[key] is not None for key, _ in _SIDES)]
+    needed = {task["id"] for task in tasks} | {hold.task_id for hold in holds}
+    known = task_rules(execution, (view for view in views if view.id in needed))
+    for task in tasks:
         before: Masked | None = None
         for key, side in _SIDES:
             view = masked(task[key], known[task["id"], side], after=before)
             before = view if key == "output" else None
             yield task, key, view, task_place(execution.pk, task["id"], side)
-    holds: list[Hold] = execution.all_holds  # type: ignore[attr-defined]
     for hold, row in zip(holds, body["holds"], strict=True):
         rules = _hold_rules(hold, known) or of_context
         yield row, "payload", masked(row["payload"], rules), hold_place(hold)

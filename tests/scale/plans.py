@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 #: Tables that grow for ever: nothing that a person waits for may read one from end to end.
@@ -80,7 +80,8 @@ def asked_by(request: Callable[[], object]) -> Asked:
     """Make the request, then explain each read of it by running it once more."""
     with CaptureQueriesContext(connection) as seen:
         request()
-    return Asked(tuple(_again(each["sql"] for each in seen)))
+    with transaction.atomic():  # `SET LOCAL` has no effect outside a transaction
+        return Asked(tuple(_again(each["sql"] for each in seen)))
 
 
 def _again(statements: Iterable[str]) -> Iterator[Query]:

@@ -149,6 +149,11 @@ def test_tabs_count_what_their_lists_have_up_to_a_thousand(filled: Filled) -> No
         assert selectors.waiting_count(viewer.user) == counts["me"]
 
 
+def test_counting_reads_no_hold_of_a_run_that_the_person_did_not_influence(filled: Filled) -> None:
+    asked = asked_by(lambda: selectors.waiting_count(filled.people["lead"]))
+    assert asked.buffers < COUNTED, asked.worst().plan
+
+
 def test_a_tab_with_more_than_a_thousand_says_so(filled: Filled) -> None:
     client = Client()
     client.force_login(filled.people["reviewer"])

@@ -35,8 +35,9 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != b"bearer":
             return None
         try:
-            reading = request.method in SAFE_METHODS
-            token = authenticate_token(rest.strip().decode("ascii"), reading=reading)
+            token = authenticate_token(
+                rest.strip().decode("ascii"), reading=_reads_groups_once(request)
+            )
         except UnicodeDecodeError:
             token = None
         if token is None:
@@ -49,6 +50,16 @@ class TokenAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return bearer_challenge()
+
+
+def _reads_groups_once(request: Request) -> bool:
+    """Whether the groups read with the token count for the whole request.
+
+    They do for requests that only read, and for views that set `reads_groups_once`.
+    """
+    if request.method in SAFE_METHODS:
+        return True
+    return bool(getattr(request.parser_context.get("view"), "reads_groups_once", False))
 
 
 def bearer_challenge(resource: str = "") -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Model, OuterRef, Q, QuerySet, Value
 
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
 STAFF_ROLES = frozenset({REVIEWER, AUDITOR, OPERATOR, ADMIN})
 #: Roles whose members cannot decide a hold, even if it names them.
 NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
+
+#: Where the id goes in `_user_query`; no user has it.
+_PLACE = -1
 
 #: Roles that see every execution.
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})
@@ -83,6 +89,30 @@ def set_cached_groups(user: Any, names: Iterable[str], delegated: Iterable[str])
     user.group_names_read = list(names)
     user.delegated_names_read = list(delegated)
     return user
+
+
+def read_user(pk: int) -> User | None:
+    """Return a user as they are in the database now, with cached group names; None if missing."""
+    rows = _user_query().rows({_PLACE: pk})
+    if not rows:
+        return None
+    *values, names, delegated = rows[0]
+    people = get_user_model()
+    user = instance_of(people, column_names(people), values)
+    cached: User = set_cached_groups(user, names, delegated)
+    return cached
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _user_query() -> BuiltQuery:
+    """Return the query of a user and their groups by `_PLACE`."""
+    people = get_user_model()
+    groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
+    delegated = delegated_group_names(OuterRef("pk"))
+    rows = people.objects.filter(pk=_PLACE).order_by()
+    asked = rows.values_list(*column_names(people), ArraySubquery(groups), ArraySubquery(delegated))
+    return BuiltQuery.of(asked)
 
 
 # --- absences -------------------------------------------------------------------------------------

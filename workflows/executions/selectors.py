@@ -143,6 +143,16 @@ def tasks_of(
     return _with_live_output(views)
 
 
+def tasks_at_start(execution: Execution) -> list[TaskView]:
+    """Return the tasks of an execution that has taken no step yet; reads only its plan."""
+    revision = revision_of(execution)
+    return [
+        _view(execution, revision, number, name, (), "", data=False)
+        for number, layer in enumerate(revision.layers)
+        for name in layer
+    ]
+
+
 def _with_live_output(views: list[TaskView]) -> list[TaskView]:
     """Add what remote tasks that run have printed."""
     outputs = live_output.read([view.remote.handle for view in views if view.remote is not None])

@@ -157,6 +157,8 @@ def check_groups(*, plan: Plan | None = None, policy: Policy | None = None) -> N
 def group_warnings(*, plan: Plan | None = None, policy: Policy | None = None) -> list[str]:
     """Return a warning for each group of a plan or policy that has no member who may decide."""
     named = {name for each in _group_lists(plan, policy) for name in each.names}
+    if not named:
+        return []
     people = get_user_model().objects.filter(is_active=True).exclude(groups__name=access.AUDITOR)
     deciding = Group.objects.filter(name__in=named - access.NON_DECIDING_ROLES, user__in=people)
     empty = sorted(named.difference(deciding.values_list("name", flat=True)))
@@ -165,8 +167,10 @@ def group_warnings(*, plan: Plan | None = None, policy: Policy | None = None) ->
 
 def _check_group_lists(lists: Iterable[_GroupList]) -> None:
     lists = list(lists)
-    rows = Group.objects.filter(name__in={name for each in lists for name in each.names})
-    known = {*access.ROLES, *rows.values_list("name", flat=True)}
+    named = {name for each in lists for name in each.names}
+    known = {*access.ROLES}
+    if not named <= known:
+        known |= set(Group.objects.filter(name__in=named).values_list("name", flat=True))
     problems = tuple(problem for each in lists for problem in each.problems(known))
     if problems:
         raise InvalidRequest(problems)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model, QuerySet
+
+M = TypeVar("M", bound=Model)
 
 Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -37,7 +41,7 @@ def query(statement: str, parameters: Parameters | None = None) -> list[Row]:
     """Run a statement that replaces a queryset.
 
     It appears in Django's query log, and is prepared again if a migration has changed the type of
-    its result.
+    its result; in a transaction, after it has failed with NotSupportedError.
     """
     database = connections[DEFAULT_DB_ALIAS]
     begun = time.monotonic()
@@ -46,6 +50,7 @@ def query(statement: str, parameters: Parameters | None = None) -> list[Row]:
     except NotSupportedError:
         # "cached plan must not change result type": a new connection has no cached plans.
         if database.in_atomic_block:
+            database.connection.close()  # the next transaction opens a new one
             raise
         _close_connection(database)
         rows = execute(statement, parameters)
@@ -53,6 +58,48 @@ def query(statement: str, parameters: Parameters | None = None) -> list[Row]:
         text = _with_values(statement, parameters) if parameters else statement
         database.queries_log.append({"sql": text, "time": f"{time.monotonic() - begun:.3f}"})
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltQuery:
+    """The SQL of a queryset of `values_list`, for reads that every request or decision makes.
+
+    Django takes longer to build it than PostgreSQL to execute it.  The queryset has placeholders as
+    parameters: values that no row has, such as -1.
+    """
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, rows: QuerySet[Any, Any]) -> BuiltQuery:
+        return cls(*rows.query.sql_with_params())
+
+    def rows(self, values: Mapping[Hashable, Any]) -> list[Row]:
+        """Return the rows with `values` in place of the placeholders."""
+        return query(self.sql, [_value(each, values) for each in self.parameters])
+
+
+def _value(parameter: Any, values: Mapping[Hashable, Any]) -> Any:
+    return values.get(parameter, parameter) if isinstance(parameter, str | int) else parameter
+
+
+def column_names(model: type[Model], *, without: Sequence[str] = ()) -> list[str]:
+    """Return the names of a model's columns as `instance_of` takes them."""
+    names = (field.attname for field in model._meta.concrete_fields)
+    return [name for name in names if name not in without]
+
+
+def instance_of(model: type[M], columns: Sequence[str], values: Sequence[Any]) -> M:
+    """Return an instance from values of a `BuiltQuery`; columns that were not read are deferred."""
+    database = connections[DEFAULT_DB_ALIAS]
+    fields = {field.attname: field for field in model._meta.concrete_fields}
+    converters = (getattr(fields[name], "from_db_value", None) for name in columns)
+    converted = [
+        value if convert is None else convert(value, None, database)
+        for convert, value in zip(converters, values, strict=True)
+    ]
+    return model.from_db(DEFAULT_DB_ALIAS, columns, converted)
 
 
 def _with_values(statement: str, parameters: Parameters) -> str:

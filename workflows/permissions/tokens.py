@@ -12,14 +12,14 @@ import secrets
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import DEFAULT_DB_ALIAS, transaction
-from django.db.models import Model, OuterRef, Q, QuerySet
+from django.db import transaction
+from django.db.models import OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
@@ -28,7 +28,7 @@ from workflows import conf
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.journal.prepared_statements import query
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import ApiToken, Gate, Workflow
 
 from . import step_up
@@ -260,16 +260,13 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     """
     if not _SHAPE.fullmatch(text):
         return None
-    sql, parameters = _question()
-    digest = digest_of(text)
-    found = query(sql, [digest if each == _PLACE else each for each in parameters])
+    found = _question().rows({_PLACE: digest_of(text)})
     if not found:
         return None
     *values, names, delegated = found[0]
-    fields = _columns(ApiToken)
-    token = ApiToken.from_db(DEFAULT_DB_ALIAS, fields, values[: len(fields)])
-    people = get_user_model()
-    token.user = people.from_db(DEFAULT_DB_ALIAS, _columns(people), values[len(fields) :])
+    columns, people = column_names(ApiToken), get_user_model()
+    token = instance_of(ApiToken, columns, values[: len(columns)])
+    token.user = instance_of(people, column_names(people), values[len(columns) :])
     if reading:
         access.set_cached_groups(token.user, names, delegated)
     _record_uses([token])
@@ -278,24 +275,16 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
 
 # One per process, never invalidated: the SQL depends only on the models.
 @cache
-def _question() -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL that finds a token by its digest, with `_PLACE` as the digest's parameter.
-
-    Every request with a token runs it, and Django takes longer to build it than PostgreSQL to
-    execute it.
-    """
+def _question() -> BuiltQuery:
+    """Return the query of a token and its user by its digest, which is `_PLACE`."""
     groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
-    person = [f"user__{name}" for name in _columns(get_user_model())]
+    person = [f"user__{name}" for name in column_names(get_user_model())]
     rows = usable().filter(digest=_PLACE).order_by()
     delegated = access.delegated_group_names(OuterRef("user_id"))
     asked = rows.values_list(
-        *_columns(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
+        *column_names(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
     )
-    return asked.query.sql_with_params()
-
-
-def _columns(model: type[Model]) -> list[str]:
-    return [field.attname for field in model._meta.concrete_fields]
+    return BuiltQuery.of(asked)
 
 
 def usable_token(token_id: int) -> ApiToken | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from reviews.audit.chain import GENESIS, verify_chain
 from reviews.audit.records import canonical_text
@@ -14,10 +16,12 @@ from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
-from reviews.models import HumanReviewRecord
+from reviews.models import HumanReviewRecord, PayloadKey
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.integration.workflows.journal.test_leases import in_thread
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
+from workflows.journal.prepared_statements import execute
 from workflows.models import CommandLog, Execution, TaskAttempt
 
 if TYPE_CHECKING:
@@ -48,6 +52,41 @@ def test_an_unedited_approval_is_recorded_and_the_run_goes_on(start: Start, revi
     assert record.shown_digest == record.decided_digest == digest({"value": "text"})
     assert run_to_rest(execution.pk).status == "COMPLETED"
     assert output(execution, "a") == "text"
+
+
+def test_the_records_of_a_run_share_its_key_and_a_decision_needs_few_statements(
+    start: Start, reviewer: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE), {**echo("b", phase=BEFORE), "depends_on": ["a"]})
+    decide(only_hold(execution), reviewer, comment="one")
+    run_to_rest(execution.pk)
+    hold = only_hold(execution)
+    with CaptureQueriesContext(connection) as statements:
+        decide(hold, reviewer, comment="two")
+    decided = [each["sql"] for each in statements if "reviews_" in each["sql"]]
+    assert len(decided) <= 4, decided  # the chain, the record, its words, the claim
+    assert PayloadKey.objects.get().execution == execution
+    records = HumanReviewRecord.objects.order_by("id")
+    assert [(each.comment, each.original_data) for each in records] == [
+        ("one", {"value": "text"}),
+        ("two", {"value": "text"}),
+    ]
+
+
+def test_a_decision_survives_a_migration(start: Start, reviewer: User) -> None:
+    """Another session changes the type of a column that the prepared statements read."""
+    hold, later = (only_hold(start(echo("a", phase=BEFORE))) for _ in range(2))
+    assert decide(hold, reviewer).complete
+
+    def migrate(length: int) -> None:
+        execute(f"ALTER TABLE workflows_hold ALTER why_code TYPE varchar({length})")
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(in_thread, migrate, 60).result(30)
+        assert decide(later, reviewer).complete
+    finally:
+        migrate(40)
 
 
 def test_an_output_whose_schema_forbids_null_is_not_set_to_null(

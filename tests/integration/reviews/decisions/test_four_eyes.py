@@ -82,6 +82,7 @@ def refused(user: User, hold: Hold, words: str) -> None:
 def approved(user: User, hold: Hold) -> None:
     mine = client_of(user).get("/api/v1/reviews/pending/?tab=me").json()["results"]
     assert hold.id in [each["hold_id"] for each in mine]
+    assert Viewer(user).counted("me").filter(hold_id=hold.id).exists()
     assert resume(user, hold).status_code == 200
 
 

@@ -29,6 +29,19 @@ def test_a_plan_is_started_and_shown(bearer, catalogue) -> None:
     assert client.get(response["Location"]).json() == body
 
 
+def test_the_answer_to_a_start_needs_few_statements_and_has_the_marks_of_a_get(
+    bearer, catalogue, django_assert_max_num_queries
+) -> None:
+    client = bearer("operator")
+    inputs = {"the_password": "correct horse", "token": "battery staple"}
+    client.post(URL, {"plan": plain_plan()})  # the use of the token is noted
+    with django_assert_max_num_queries(9):  # two of them for the savepoint
+        response = client.post(URL, {"plan": reviewed_plan(), "inputs": inputs})
+    body = response.json()
+    assert client.get(response["Location"]).json() == body
+    assert len(body["masked"]) == 2
+
+
 @pytest.mark.parametrize("by", ["name", "pk"])
 def test_a_workflow_is_started_by_name_or_id(bearer, workflow, by) -> None:
     named = str(getattr(workflow, by))
