@@ -12,6 +12,8 @@ from workflows.admin.read_only import ReadOnly
 
 from . import (
     absences,
+    approvals,
+    commands,
     gate_calls,
     holds,
     notices,
@@ -25,7 +27,8 @@ from . import (
 
 #: Django finds the admin's pages through this module.
 ALSO_HERE = (
-    absences, gate_calls, holds, notices, records, retention, runs, security_events, slack, teams,
+    absences, approvals, commands, gate_calls, holds, notices, records, retention, runs,
+    security_events, slack, teams,
 )  # fmt: skip
 
 
