@@ -18,6 +18,10 @@ from .holds import PhaseFilter
 class ApprovalAdmin(ReadOnly):
     """Actions that outside agents asked approval for; people decide in the reviews."""
 
+    empty_text = gettext_lazy(
+        "An approval is an action that an outside agent asked people about: connect an "
+        "agent, and its requests appear here."
+    )
     list_display = (
         "action", "shown_title", "shown_agent", "shown_session", "owner", "risk", "shown_phase",
         "created_at",

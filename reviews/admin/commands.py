@@ -67,6 +67,10 @@ class SourceFilter(LabelFilter):
 class CommandLogAdmin(ReadOnly):
     """All commands and their outcomes."""
 
+    empty_text = gettext_lazy(
+        "A command changes a run, such as a decision or a replan: it appears here after a "
+        "person or a program sends one."
+    )
     list_display = ("id", "command", "result", "run", "actor", "place", "version", "created_at")
     list_filter = (OutcomeFilter, KindFilter, SourceFilter, "created_at")
     list_select_related = ("execution",)

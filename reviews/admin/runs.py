@@ -74,6 +74,7 @@ class StatusFilter(admin.SimpleListFilter):
 class ExecutionAdmin(ReadOnly):
     """Runs. Commands need the rights that the desk asks for."""
 
+    empty_text = gettext_lazy("A run carries out a plan: start one from a workflow on the desk.")
     execution_path = "pk__in"
     date_hierarchy = "created_at"
     list_display = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin
 from django.http import Http404, HttpRequest
+from django.utils.translation import gettext_lazy
 
 from workflows.approvals.policy_services import group_problems, lock_policy
 from workflows.models import ApprovalPolicy
@@ -52,6 +53,10 @@ class ApprovalPolicyForm(BaseForm):
 class ApprovalPolicyAdmin(Base):
     """The reviews of actions by name."""
 
+    empty_text = gettext_lazy(
+        "An approval policy says who reviews an outside agent's actions by name, such as "
+        "payments.*: add one to require more than its agent asks for."
+    )
     form = ApprovalPolicyForm
     list_display = (
         "pattern", "groups", "quorum", "minimum_risk", "timeout_seconds", "on_timeout", "enabled",
