@@ -1,6 +1,6 @@
 // The queue: rows keep their places, new rows wait behind a line, and the next review opens by itself.
 import { saveDraft } from "./drafts.js";
-import { onKey } from "./keys.js";
+import { announceKeys, onKey } from "./keys.js";
 import { released } from "./press-guard.js";
 import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
@@ -67,8 +67,16 @@ function choose(row) {
   history.replaceState(null, "", address);
 }
 
+/** The modules of an open review, a fifth of what the page loads: they come with the first review beside the list. */
+const loadDecision = () => import("./decision.js");
+
+/** Load them a moment earlier: the user points at the list, or presses a key. */
+function loadAhead() {
+  if (wide.matches) loadDecision().catch(() => {});
+}
+
 /** Show the row's review: beside the list where there is room, else as its own page. */
-function open(row) {
+async function open(row) {
   const link = linkOf(row);
   if (!wide.matches) {
     location.assign(link.href);
@@ -77,6 +85,12 @@ function open(row) {
   choose(row);
   const detail = document.getElementById("detail");
   detail.setAttribute("aria-busy", "true");
+  try {
+    await loadDecision();
+  } catch {
+    location.assign(link.href); // a page of an earlier release, whose modules are gone
+    return;
+  }
   const done = () => detail.removeAttribute("aria-busy");
   window.htmx.ajax("GET", link.href, { target: "#detail", swap: "innerHTML show:none" }).then(done, done);
 }
@@ -411,6 +425,9 @@ function bringBack(row) {
 
 if (queue) {
   list().addEventListener("click", clicked);
+  list().addEventListener("pointerover", loadAhead, { once: true });
+  document.addEventListener("keydown", loadAhead, { once: true });
+  announceKeys("aerfcm"); // of decision.js
   document.addEventListener("htmx:configRequest", nameNext);
   document.addEventListener("htmx:beforeSend", sending);
   document.addEventListener("htmx:afterRequest", sent);
