@@ -13,6 +13,7 @@ from django.db.models import ManyToManyField, QuerySet
 from django.forms import ModelMultipleChoiceField
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext_lazy
 
 from config.auth.sign_in_limits import unlock
 from reviews.people import rights
@@ -80,6 +81,7 @@ class PersonForm(PersonFormBase):
 class PersonAdmin(PersonBase):
     """People, with a link to their page on the desk."""
 
+    empty_text = gettext_lazy("An account lets a person sign in: add one, and choose its groups.")
     list_display = ("username", "email", "group_names", "is_staff", "is_active", "last_login")
     readonly_fields = ("last_login", "date_joined")
     # A plain list: the two boxes of Django's script have labels that screen readers do not read.
@@ -155,6 +157,10 @@ def _actor(request: HttpRequest) -> User:
 class PeopleGroupAdmin(GroupBase):
     """Groups and their permissions."""
 
+    empty_text = gettext_lazy(
+        "A group gives its members permissions and reviews: add one, and choose it in the "
+        "accounts of its members."
+    )
     filter_horizontal = ()
 
     def formfield_for_manytomany(
@@ -169,6 +175,10 @@ class PeopleGroupAdmin(GroupBase):
 class SignInAlertAdmin(Base):
     """Nobody writes alerts here; unlocking needs the permission to change them."""
 
+    empty_text = gettext_lazy(
+        "A sign-in alert reports too many failed sign-ins: it appears here when a limit is "
+        "reached, and you can end the lock."
+    )
     list_display = ("created_at", "kind", "account", "address", "failures", "locked_until")
     list_filter = ("kind", "created_at")
     search_fields = ("account", "address")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext_lazy
 
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_form import ToolForm
@@ -37,6 +38,9 @@ def _change_page(tool: Tool) -> str:
 class ToolAdmin(NotAddedByHand, ToolBase):
     """Enable and disable tools, and choose their permission sets."""
 
+    empty_text = gettext_lazy(
+        "A tool is what a task of a plan calls: add an MCP server and synchronize its tools."
+    )
     form = ToolForm
     list_display = (
         "name", "kind", "permission_set", "read_only", "idempotent", "enabled", "rank"
@@ -111,6 +115,10 @@ class ReadOnly(NotAddedByHand):
 class ToolDependencyAdmin(ReadOnly, DependencyBase):
     """Which tool followed which in real runs."""
 
+    empty_text = gettext_lazy(
+        "A dependency says which tool followed which in real runs: it is learned when a run "
+        "completes."
+    )
     list_display = ("from_tool", "to_tool", "observed_count", "confidence", "last_seen_at")
     list_select_related = ("from_tool", "to_tool")
     search_fields = ("from_tool__name", "to_tool__name")
@@ -122,6 +130,10 @@ class ToolDependencyAdmin(ReadOnly, DependencyBase):
 class LearnedExecutionAdmin(ReadOnly, LearnedBase):
     """Executions that have been learned, with the resulting edges."""
 
+    empty_text = gettext_lazy(
+        "A learned execution has improved the ranking of tools: it appears here after a run "
+        "completes."
+    )
     list_display = ("execution_key", "learned_at")
     search_fields = ("execution_key",)
     show_full_result_count = False

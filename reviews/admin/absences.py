@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from reviews.absences.services import absence_problems, end_absence, set_absence
 from reviews.absences.views import sentence
@@ -52,6 +53,10 @@ class AbsenceForm(BaseForm):
 class AbsenceAdmin(Base):
     """Who decides for whom, and when; an absence is ended, never changed."""
 
+    empty_text = gettext_lazy(
+        "An absence lets a delegate decide for a person who is away: add one, or let people "
+        "enter their own on the desk."
+    )
     form = AbsenceForm
     list_display = (
         "user", "delegate", "begins_at", "ends_at", "created_by", "cancelled_at", "cancelled_by",

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from reviews.decisions.masking import Masked, Rules, masked
 from workflows.admin.read_only import ReadOnly, block, link
@@ -28,6 +29,10 @@ _MIN_SECRET: Final = 4
 class GateCallAdmin(ReadOnly):
     """Calls through gates, with secrets masked by the schemas of the catalogue."""
 
+    empty_text = gettext_lazy(
+        "A call is what an agent asked of an MCP gate: add a gate, connect an agent, and "
+        "its calls appear here."
+    )
     list_display = ("tool", "gate", "user", "client", "policy", "outcome", "created_at")
     list_filter = ("gate", "policy", "outcome")
     list_select_related = ("gate", "user")

@@ -259,6 +259,10 @@ class HoldAdmin(ReadOnly):
     `decide_hold` and every right that REST and the desk ask for.
     """
 
+    empty_text = gettext_lazy(
+        "A review waits for a person's decision: it appears here when a run reaches a task "
+        "that its policy holds."
+    )
     actions = ("approve", "reject", "request_changes", "claim", "assign", "extend")
     date_hierarchy = "opened_at"
     list_display = (

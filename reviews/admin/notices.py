@@ -99,6 +99,10 @@ class DeletedWithMessages(AnyBase):
 class ChatHookAdmin(DeletedWithMessages, HookBase):
     """Incoming webhooks of chats."""
 
+    empty_text = gettext_lazy(
+        "A chat hook posts notifications to a chat: add one with the address of an incoming "
+        "webhook."
+    )
     message_names = frozenset({str(NoticeMessage._meta.verbose_name)})
     form = ChatHookForm
     list_display = (
@@ -125,6 +129,10 @@ class ChatHookAdmin(DeletedWithMessages, HookBase):
 class NoticeMessageAdmin(ReadOnly, MessageBase):
     """Outgoing messages with status, attempts and errors."""
 
+    empty_text = gettext_lazy(
+        "A message is an e-mail or chat post about a review: it appears here when somebody "
+        "is notified."
+    )
     list_display = (
         "id", "user", "hook", "status", "attempts", "next_at", "error", "created_at", "finished_at",
     )  # fmt: skip

@@ -69,6 +69,10 @@ class SourceFilter(admin.SimpleListFilter):
 class HumanReviewRecordAdmin(ReadOnly):
     """The audit log."""
 
+    empty_text = gettext_lazy(
+        "An audit record keeps who decided what, and when: it appears here after the first "
+        "decision."
+    )
     actions = ("export_jsonl", "export_csv")
     list_display = ("sentence", "outcome", "place", "version", "reviewed_at")
     list_filter = ("decision", PhaseOfRecordFilter, EditedFilter, ReasonFilter, SourceFilter)

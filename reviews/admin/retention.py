@@ -59,6 +59,10 @@ class PolicyForm(PolicyFormBase):
 class RetentionPolicyAdmin(PolicyBase):
     """How long data of ended runs is kept."""
 
+    empty_text = gettext_lazy(
+        "A retention policy says after how many days the data of ended runs is erased: add "
+        "one, look at its preview, then enable it."
+    )
     form = PolicyForm
     list_display = ("__str__", "erase_records", "enabled")
     list_select_related = ("workflow",)
@@ -141,6 +145,10 @@ class LegalHoldForm(HoldFormBase):
 class LegalHoldAdmin(HoldBase):
     """Legal holds; one is lifted, never changed."""
 
+    empty_text = gettext_lazy(
+        "A legal hold keeps the data of a run or of a workflow from being erased: add one "
+        "for each case."
+    )
     form = LegalHoldForm
     list_display = (
         "__str__", "reason", "placed_by", "placed_at", "lifted_by", "lifted_at",
@@ -175,6 +183,10 @@ class LegalHoldAdmin(HoldBase):
 class RetentionEntryAdmin(ReadOnly, EntryBase):
     """What retention did, and who changed policies and legal holds."""
 
+    empty_text = gettext_lazy(
+        "The retention log lists what was erased, and each change of a policy or legal "
+        "hold: it fills by itself."
+    )
     list_display = ("__str__", "actor", "at")
     list_filter = ("kind",)
     search_fields = ("subject", "actor")

@@ -27,7 +27,7 @@ from reviews.runs.window import RunQuery
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, WorkflowFilter, link, pretty
 from workflows.engine.status import ExecutionStatus
-from workflows.models import Execution, Hold
+from workflows.models import CommandLog, Execution, Hold
 
 #: Commands of one run that its page lists, newest first.
 _MAX_COMMANDS = 200
@@ -74,6 +74,7 @@ class StatusFilter(admin.SimpleListFilter):
 class ExecutionAdmin(ReadOnly):
     """Runs. Commands need the rights that the desk asks for."""
 
+    empty_text = gettext_lazy("A run carries out a plan: start one from a workflow on the desk.")
     execution_path = "pk__in"
     date_hierarchy = "created_at"
     list_display = (
@@ -185,6 +186,15 @@ def _hold_row(hold: Hold, execution: Execution) -> dict[str, Any]:
     return {"row": hold, "sentence": labels.row_sentence(hold)}
 
 
+def _command_row(command: CommandLog) -> dict[str, Any]:
+    return {
+        "row": command,
+        "command": labels.command_text(command.kind),
+        "source": labels.source_text(command.source),
+        "outcome": labels.command_outcome_text(command.outcome),
+    }
+
+
 def _more(request: HttpRequest, execution: Execution) -> dict[str, Any]:
     """Return what the desk's page does not show; secrets in inputs and context are masked."""
     user = current_user(request)
@@ -200,7 +210,9 @@ def _more(request: HttpRequest, execution: Execution) -> dict[str, Any]:
         "holds": [_hold_row(hold, execution) for hold in execution.holds.order_by("opened_seq")],
         "may_view_holds": user.has_perm("workflows.view_hold"),
         "checkpoints": execution.checkpoints.order_by("-layer").defer("context"),
-        "commands": execution.command_log.order_by("-id")[:_MAX_COMMANDS],
+        "commands": [
+            _command_row(each) for each in execution.command_log.order_by("-id")[:_MAX_COMMANDS]
+        ],
         "data": (
             (gettext_lazy("Inputs"), pretty(inputs.value)),
             (gettext_lazy("Context"), pretty(context.value)),

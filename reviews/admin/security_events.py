@@ -28,6 +28,10 @@ else:
 class SecurityEventAdmin(ReadOnly, EventBase):
     """Security events, as the destinations get them."""
 
+    empty_text = gettext_lazy(
+        "A security event is a sign-in, a denial or a change of rights: it appears here "
+        "when one happens."
+    )
     list_display = ("at", "kind", "actor", "address")
     list_filter = ("kind", "at")
     search_fields = ("actor", "address")
@@ -44,6 +48,10 @@ class SecurityEventAdmin(ReadOnly, EventBase):
 class SecurityExportAdmin(ReadOnly, ExportBase):
     """The state of each destination."""
 
+    empty_text = gettext_lazy(
+        "A destination receives the security events, such as a SIEM: configure one in the "
+        "settings of the installation."
+    )
     list_display = ("name", "state", "waiting", "sent_at", "retry_at", "error")
     fields = ("name", "state", "waiting", "sent_at", "failures", "retry_at", "error")
     readonly_fields = ("state", "waiting")

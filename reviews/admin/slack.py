@@ -128,6 +128,10 @@ class SlackChannelInline(ChannelBase):
 class SlackWorkspaceAdmin(DeletedWithMessages, WorkspaceBase):
     """Slack workspaces: secrets, channels, and whether messages arrive."""
 
+    empty_text = gettext_lazy(
+        "A Slack workspace gets reviews as messages with buttons: add one with the secrets "
+        "of its Slack app."
+    )
     message_names = _MESSAGES
     form = SlackWorkspaceForm
     inlines = (SlackChannelInline,)
@@ -165,6 +169,10 @@ class SlackWorkspaceAdmin(DeletedWithMessages, WorkspaceBase):
 class SlackAccountAdmin(DeletedWithMessages, AccountBase):
     """Linked accounts: deleting one ends the link."""
 
+    empty_text = gettext_lazy(
+        "A linked account lets a person decide in Slack: people link their own in their "
+        "notification settings."
+    )
     message_names = _MESSAGES
     list_display = ("slack_user", "workspace", "user", "linked_at")
     list_select_related = ("workspace", "user")
@@ -184,6 +192,10 @@ class SlackAccountAdmin(DeletedWithMessages, AccountBase):
 class SlackMessageAdmin(ReadOnly):
     """Messages to Slack with status, attempts and errors."""
 
+    empty_text = gettext_lazy(
+        "A message is a review that was sent to Slack: add a workspace, and its messages "
+        "appear here."
+    )
     execution_path = "hold__execution__in"
     list_display = (
         "id", "workspace", "account", "channel", "hold", "status", "attempts", "error",

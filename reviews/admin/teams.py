@@ -90,6 +90,9 @@ class TeamsBotForm(BotForm):
 class TeamsBotAdmin(DeletedWithMessages, BotBase):
     """Bots for Teams: the secret, and whether messages arrive."""
 
+    empty_text = gettext_lazy(
+        "A Teams bot sends reviews as cards with buttons: add one with the secret of its Azure Bot."
+    )
     message_names = _MESSAGES
     form = TeamsBotForm
     list_display = (
@@ -122,6 +125,10 @@ class TeamsBotAdmin(DeletedWithMessages, BotBase):
 class TeamsAccountAdmin(DeletedWithMessages, AccountBase):
     """Linked accounts: deleting one ends the link."""
 
+    empty_text = gettext_lazy(
+        "A linked account lets a person decide in Teams: people link their own in their "
+        "notification settings."
+    )
     message_names = _MESSAGES
     list_display = ("teams_user", "name", "bot", "user", "linked_at")
     list_select_related = ("bot", "user")
@@ -141,6 +148,9 @@ class TeamsAccountAdmin(DeletedWithMessages, AccountBase):
 class TeamsMessageAdmin(ReadOnly):
     """Cards to Teams with status, attempts and errors."""
 
+    empty_text = gettext_lazy(
+        "A message is a review that was sent to Teams: add a bot, and its messages appear here."
+    )
     execution_path = "hold__execution__in"
     list_display = (
         "id", "bot", "account", "hold", "status", "attempts", "error", "created_at", "finished_at",

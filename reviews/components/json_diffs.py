@@ -46,13 +46,15 @@ class Change:
     """One difference at `path`; `kind` is added, removed or changed.
 
     `before` is MISSING for what was added, `after` for what was removed. Paths of added and
-    changed values are places in the new value, paths of removed ones places in the old.
+    changed values are places in the new value, paths of removed ones places in the old. Pages
+    show `label` instead of the path, where the place has one.
     """
 
     path: Path
     kind: str
     before: JSON
     after: JSON
+    label: str = ""
 
     @property
     def dotted(self) -> str:

@@ -52,7 +52,7 @@ def deadline_reason(hold: Hold) -> str:
     return _("The time counts in the business hours of “%(name)s”.") % {"name": hours["name"]}
 
 
-_COMMANDS = {
+COMMANDS: Final = {
     "abort": N_("abort"),
     "continue": N_("continue"),
     "replan": N_("replan"),
@@ -64,13 +64,34 @@ _COMMANDS = {
     "checkpoint_response": N_("decision"),
     "withdraw_answer": N_("undo of a decision"),
     "add_message": N_("message"),
+    "expire_hold": N_("timeout of a review"),
+    "fail_execution": N_("end of a failed run"),
+    "extend_hold": N_("extension of a deadline"),
+    "escalate_hold": N_("escalation of a review"),
+    "settle_answer": N_("end of the time to undo"),
+    "resubmit_action": N_("changed arguments of an agent"),
+    "report_result": N_("result of an agent's action"),
+    "revise_plan": N_("new plan"),
+}
+"""`kind` of a command -> its label."""
+COMMAND_OUTCOMES: Final = {
+    "applied": N_("applied"),
+    "queued": N_("applied after the layer"),
+    "refused": N_("refused"),
+    "invalid": N_("invalid"),
 }
 
 
 def command_text(kind: str) -> str:
     """Return the label of a command; unknown kinds with spaces."""
-    known = _COMMANDS.get(kind)
+    known = COMMANDS.get(kind)
     return _(known) if known else kind.replace("_", " ")
+
+
+def command_outcome_text(outcome: str) -> str:
+    """Return the label of a command's outcome; unknown outcomes unchanged."""
+    known = COMMAND_OUTCOMES.get(outcome)
+    return _(known) if known else outcome
 
 
 def progress_text(execution: Execution) -> str:
@@ -246,11 +267,13 @@ SOURCES: Final = {
     "time": N_("Time ran out"),
 }
 """`source` of a record -> its name: where the decision was made."""
+COMMAND_SOURCES: Final = {**SOURCES, "sweeper": N_("Sweeper")}
+"""`source` of a command -> its name: where it came from."""
 
 
 def source_text(source: str) -> str:
     """Return the name of a source; unknown sources unchanged."""
-    known = SOURCES.get(source)
+    known = COMMAND_SOURCES.get(source)
     return _(known) if known else source
 
 

@@ -13,6 +13,7 @@ from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.json_diffs import Change as Difference
 from reviews.components.json_diffs import diff
 from reviews.decisions.masking import Masked, masked
+from reviews.planner.policy_labels import task_labelled
 from workflows.engine.dag import Layers, Plan
 from workflows.engine.moves import is_critical
 from workflows.engine.permissions import NAMED
@@ -138,7 +139,7 @@ def _changed(task: Spec, shown: PlanDiff) -> dict[str, Any]:
 def _differences(old: Spec, task: Spec, shown: PlanDiff) -> tuple[Difference, ...]:
     before = masked(task_json(old), shown.view.rules, after=shown.view)
     after = masked(task_json(task), shown.view.rules, after=before)
-    return diff(before.value, after.value)
+    return task_labelled(diff(before.value, after.value))
 
 
 def _hidden(value: Any, shown: PlanDiff) -> Any:

@@ -242,6 +242,7 @@ def _standing(
         "version": hold.execution.version,
         "digest": digest(hold.payload),
         "state": state,
+        "may": _may(state, right),
         "can_decide": state == "open" and right.approve,
         "can_reject": state == "open" and right.reject,
         "can_edit": state == "open" and right.approve and takes_edits(hold),
@@ -261,6 +262,13 @@ def _standing(
         ),
         "claim": claim_context(user, hold, right),
     }
+
+
+def _may(state: str, right: Right) -> str:
+    """`approve` (and reject), `reject` or "": an open page loads its form again when it changes."""
+    if state != "open":
+        return ""
+    return "approve" if right.approve else "reject" if right.reject else ""
 
 
 def _no_edits(hold: Hold) -> str:

@@ -25,6 +25,7 @@ from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Workflow, WorkflowVersion
 
 from .definition_view import shown_definition
+from .policy_labels import labelled
 from .rights import check_may_save, may_save, workflow_or_404
 from .workflow_files import exported, written
 
@@ -143,7 +144,7 @@ def definition_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str,
         {name: value for name, value in view.value.items() if name not in hidden}
         for view in (before, after)
     )
-    return {"changes": diff(left, right), "p": p}
+    return {"changes": labelled(diff(left, right)), "p": p}
 
 
 def _plan_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ def mark_viewing(*, hold_id: str, user: User) -> None:
         cursor.execute(_UPSERT_PRESENCE, {"hold": hold.id, "user": user.pk, "fresh": FRESH_SECONDS})
         (was_here,) = cursor.fetchone()
     if not was_here:
-        broadcasts.hold_activity(hold.execution_id, hold.id)
+        broadcasts.hold_activity(hold.execution_id, hold.id, viewer_id=user.pk)
 
 
 def mark_left(*, hold_id: str, user: User) -> None:
@@ -49,7 +49,7 @@ def mark_left(*, hold_id: str, user: User) -> None:
     hold = visible_hold(user, hold_id)
     deleted, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
     if deleted:
-        broadcasts.hold_activity(hold.execution_id, hold.id)
+        broadcasts.hold_activity(hold.execution_id, hold.id, viewer_id=user.pk)
 
 
 def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:

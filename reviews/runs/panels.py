@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted, number_text
 from reviews.decisions.api_context import shown_overrides
+from reviews.planner.policy_labels import policy_label
 from reviews.templatetags.desk import seconds_text
 from workflows import conf
 from workflows.engine.policy import Policy
@@ -145,6 +146,7 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
     return tuple(
         {
             "field": each["field"],
+            "label": policy_label(each["field"]),
             "before": _policy_text(each["from"]),
             "after": _policy_text(each["to"]),
             "loosens": each["loosens"],

@@ -131,16 +131,16 @@ async def _send(
             return
 
 
-def hold_activity(execution_id: int, hold_id: str) -> None:
+def hold_activity(execution_id: int, hold_id: str, *, viewer_id: int = 0) -> None:
     """Notify pages, after commit, that the claim or the viewers of a hold changed.
 
-    The journal has no events for these.
+    The journal has no events for these. Pages of the viewer `viewer_id` are not notified.
     """
-    transaction.on_commit(lambda: _submit_hold_activity(execution_id, hold_id))
+    transaction.on_commit(lambda: _submit_hold_activity(execution_id, hold_id, viewer_id))
 
 
-def _submit_hold_activity(execution_id: int, hold_id: str) -> None:
-    message = group_messages.hold_activity(execution_id, hold_id)
+def _submit_hold_activity(execution_id: int, hold_id: str, viewer_id: int) -> None:
+    message = group_messages.hold_activity(execution_id, hold_id, viewer_id)
     groups = {REVIEWS: message, execution_group(execution_id): message}
     with contextlib.suppress(RuntimeError):  # the process is ending
         background_loop.submit(_send(f"execution {execution_id}", groups))

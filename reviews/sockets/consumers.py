@@ -230,13 +230,19 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         match message["type"]:
             case "execution.changed":
                 self.execution_changed(cast("ExecutionChanged", message))
-            case "hold.activity":
+            case "hold.activity" if not self._is_own_page(message):
                 self.hold_activity(cast("HoldActivity", message))
             case "unread.changed" if self.client.user_id in message["user_ids"]:
                 self._unread_due = True
             case _:
                 return
         self.changed.set()
+
+    def _is_own_page(self, message: Mapping[str, Any]) -> bool:
+        """Whether the client is a page of the viewer: it shows other viewers only."""
+        is_page = self.client.token_id is None
+        # A process of the last release does not say who it was.
+        return is_page and message.get("viewer_id") == self.client.user_id
 
     def execution_changed(self, message: ExecutionChanged) -> None:
         """Note that an execution has new events."""

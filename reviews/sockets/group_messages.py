@@ -61,13 +61,19 @@ def execution_changed_message(
 
 
 class HoldActivity(TypedDict):
-    """A user claimed, released, opened or left a hold; pages read who it was."""
+    """A user claimed, released, opened or left a hold; pages read who it was.
+
+    `viewer_id` is the user who opened or left it, 0 for a claim: pages show other viewers only.
+    """
 
     type: str
     execution_id: int
     hold_id: str
+    viewer_id: int
 
 
-def hold_activity(execution_id: int, hold_id: str) -> HoldActivity:
+def hold_activity(execution_id: int, hold_id: str, viewer_id: int = 0) -> HoldActivity:
     """Return the message about claims and viewers of a hold."""
-    return HoldActivity(type="hold.activity", execution_id=execution_id, hold_id=hold_id)
+    return HoldActivity(
+        type="hold.activity", execution_id=execution_id, hold_id=hold_id, viewer_id=viewer_id
+    )

@@ -18,6 +18,7 @@ from django import template
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import formats, timezone
+from django.utils.dates import MONTHS
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -144,7 +145,9 @@ def status_chip(status: str, *, plain: bool = False, word: str = "") -> SafeStri
 
 def _exact(moment: datetime) -> str:
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
-    return f"{formats.date_format(local, 'j F Y, H:i:s')} {local.tzname() or ''}".strip()
+    # A list has many of these: `date_format` takes four times as long for the same text.
+    day = f"{local.day} {MONTHS[local.month]} {local.year}"
+    return f"{day}, {local:%H:%M:%S} {local.tzname() or ''}".strip()
 
 
 @register.simple_tag
@@ -286,6 +289,8 @@ def field_hint(field: FormField) -> str:
 def visible(text: object) -> str:
     """Escape invisible and direction-changing characters of `text` as `[U+202E]`."""
     value = str(text)
+    if value.isprintable():
+        return value
     hidden = {
         ord(char): f"[U+{ord(char):04X}]"
         for char in set(value).difference("\n\t\r")

@@ -1,4 +1,4 @@
-"""Two of three people have to approve: the first vote is shown live in the other browser."""
+"""Two of three people have to approve: open pages follow each vote, and the decision."""
 
 from __future__ import annotations
 
@@ -33,10 +33,20 @@ def test_two_of_three_approvals_complete_a_quorum(
 
     sign_in(page, product, "reviewer")
     page.goto(address)
+    second = page.context.new_page()
+    second.goto(address)
+    expect(second.locator("[data-approve]")).to_be_visible()
+    expect(second.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
     page.get_by_role("button", name="Approve").click()
     mine = "You have already approved this; the quorum needs another person."
     expect(page.get_by_text(mine)).to_be_visible(timeout=LATER)
     expect(page.locator("[data-approve]")).to_have_count(0)
+    # The same person's second tab offers no second vote, and offers the first again once undone.
+    expect(second.locator("[data-approve]")).to_have_count(0, timeout=LATER)
+    page.get_by_role("button", name="Undo").first.click()
+    expect(second.locator("[data-approve]")).to_be_enabled(timeout=LATER)
+    page.get_by_role("button", name="Approve").click()
+    expect(second.locator("[data-approve]")).to_have_count(0, timeout=LATER)
 
     expect(other.get_by_text("1 of 2 approvals")).to_be_visible(timeout=LATER)
     expect(other.locator(".status-banner").get_by_text("reviewer approved")).to_be_visible()
@@ -61,4 +71,8 @@ def test_two_of_three_approvals_complete_a_quorum(
     other.get_by_role("button", name="Approve").click()
     expect(other.get_by_text("reviewer2 approved this")).to_be_visible(timeout=LATER)
     until(operator, run, "COMPLETED")
+    for each in (page, second, other):
+        expect(each.locator("#decision-title")).to_have_text("Arguments of echo", timeout=LATER)
+        expect(each).to_have_title("Arguments of echo · Holdpoint")
+        expect(each.locator("#verdict")).to_have_count(0)
     other.context.close()

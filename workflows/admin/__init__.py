@@ -3,7 +3,6 @@
 from . import (
     approvals,
     calendars,
-    commands,
     definitions,
     gates,
     permissions,
@@ -15,7 +14,6 @@ from . import (
 __all__ = [
     "approvals",
     "calendars",
-    "commands",
     "definitions",
     "gates",
     "permissions",

@@ -1,4 +1,4 @@
-"""Admin of approval policies, which are editable, and of approvals, which are not."""
+"""Admin of approval policies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin
 from django.http import Http404, HttpRequest
-from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy
 
 from workflows.approvals.policy_services import group_problems, lock_policy
-from workflows.common.redaction import mask_secrets
-from workflows.models import Approval, ApprovalPolicy
-
-from .read_only import ReadOnly, link
+from workflows.models import ApprovalPolicy
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApprovalPolicy]
@@ -56,6 +53,10 @@ class ApprovalPolicyForm(BaseForm):
 class ApprovalPolicyAdmin(Base):
     """The reviews of actions by name."""
 
+    empty_text = gettext_lazy(
+        "An approval policy says who reviews an outside agent's actions by name, such as "
+        "payments.*: add one to require more than its agent asks for."
+    )
     form = ApprovalPolicyForm
     list_display = (
         "pattern", "groups", "quorum", "minimum_risk", "timeout_seconds", "on_timeout", "enabled",
@@ -80,49 +81,3 @@ class ApprovalPolicyAdmin(Base):
         if "rules" in form.changed_data:
             obj.rules_version += 1
         super().save_model(request, obj, form, change)
-
-
-@admin.register(Approval)
-class ApprovalAdmin(ReadOnly):
-    """Actions that outside agents asked approval for; people decide in the reviews."""
-
-    list_display = (
-        "action", "shown_title", "shown_agent", "shown_session", "owner", "risk", "phase",
-        "created_at",
-    )  # fmt: skip
-    list_filter = ("phase", "risk", "result_mismatch")
-    list_select_related = ("owner",)
-    search_fields = ("action", "title", "agent", "session")
-    fields = (
-        "action", "shown_title", "run", "phase", "risk", "policy", "owner", "shown_agent",
-        "shown_session", "shown_url", "shown_context", "callback_url", "arguments_digest",
-        "result_ok", "shown_error", "result_mismatch", "result_at", "created_at",
-    )  # fmt: skip
-
-    @admin.display(description="run")
-    def run(self, row: Approval) -> SafeString | str:
-        return link(str(row.execution_id), "reviews:run", row.execution_id)
-
-    @admin.display(description="title", ordering="title")
-    def shown_title(self, row: Approval) -> str:
-        return mask_secrets(row.title)
-
-    @admin.display(description="agent", ordering="agent")
-    def shown_agent(self, row: Approval) -> str:
-        return mask_secrets(row.agent)
-
-    @admin.display(description="session", ordering="session")
-    def shown_session(self, row: Approval) -> str:
-        return mask_secrets(row.session)
-
-    @admin.display(description="URL")
-    def shown_url(self, row: Approval) -> str:
-        return mask_secrets(row.url)
-
-    @admin.display(description="context")
-    def shown_context(self, row: Approval) -> str:
-        return mask_secrets(row.context)
-
-    @admin.display(description="error")
-    def shown_error(self, row: Approval) -> str:
-        return mask_secrets(row.result_error)

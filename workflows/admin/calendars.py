@@ -12,6 +12,7 @@ from django.contrib import admin
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy
 from pydantic import ValidationError as Invalid
 
 from workflows.calendars.business_time import due, holiday_name
@@ -126,6 +127,10 @@ def _written(hours: Any) -> str:
 class BusinessCalendarAdmin(Base):
     """Calendars in whose hours deadlines count."""
 
+    empty_text = gettext_lazy(
+        "A calendar says in which hours deadlines count: add one, and choose it in a "
+        "workflow or as the default."
+    )
     form = CalendarForm
     list_display = ("name", "time_zone", "country", "subdivision", "is_default")
     search_fields = ("name",)

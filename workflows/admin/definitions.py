@@ -11,6 +11,7 @@ from django.contrib.admin.options import IS_POPUP_VAR
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy
 
 from workflows.common.json_fields import BoundedJSONField, JSONTextarea
 from workflows.executions.access import ADMIN, may_start, roles_of
@@ -98,6 +99,10 @@ class WorkflowForm(FormBase):
 class WorkflowAdmin(Base):
     """Workflows, from which executions are started."""
 
+    empty_text = gettext_lazy(
+        "A workflow is a plan that people start again and again: add one in the plan "
+        "editor, or plan it from words."
+    )
     form = WorkflowForm
     list_display = ("title", "name", "enabled", "created_by", "updated_at")
     list_filter = ("enabled",)

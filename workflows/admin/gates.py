@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy
 
 from workflows import conf
 from workflows.mcp_gate.policies import tool_infos
@@ -79,6 +80,10 @@ class GateToolInline(InlineBase):
 class GateAdmin(Base):
     """The gates, with the policy of each tool."""
 
+    empty_text = gettext_lazy(
+        "An MCP gate lets people review the tool calls of an agent: add one, choose its "
+        "servers, and connect the agent to the address of the gate."
+    )
     form = GateForm
     inlines = (GateToolInline,)
     list_display = ("name", "server_names", "enabled", "created_at")

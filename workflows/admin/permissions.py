@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext_lazy
 
 from workflows.models import Capability, Grant
 from workflows.planning.planner import sync_capabilities
@@ -23,6 +24,10 @@ else:
 class CapabilityAdmin(Base):
     """Capabilities: code and permissions are fixed; approval mode and `enabled` are editable."""
 
+    empty_text = gettext_lazy(
+        "A capability is code that a run has proven and that plans can use as a tool: save "
+        "one from the page of a finished run."
+    )
     actions = None
     list_display = ("name", "language", "approval_mode", "enabled", "success_count", "created_at")
     list_filter = ("language", "approval_mode", "enabled")
@@ -56,6 +61,10 @@ class CapabilityAdmin(Base):
 class GrantAdmin(ReadOnly):
     """Grants; a separate page revokes them."""
 
+    empty_text = gettext_lazy(
+        "A grant is a permission that a reviewer gave to a task: it appears here after "
+        "somebody approves a permission request."
+    )
     list_display = (
         "operation", "resource", "scope", "execution", "task_id", "granted_by", "granted_at",
         "expires_at", "uses", "revoked_at", "revoked_by",

@@ -16,6 +16,7 @@ from django.http import (
 )
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+from django.utils.translation import gettext_lazy
 
 from workflows.models import McpServer
 from workflows.permissions import step_up
@@ -33,6 +34,10 @@ else:
 class McpServerAdmin(Base):
     """Servers, and an action that synchronizes their tools."""
 
+    empty_text = gettext_lazy(
+        "An MCP server offers tools to plans and gates: add one, or import its JSON, then "
+        "synchronize its tools."
+    )
     form = McpServerForm
     list_display = ("name", "transport", "enabled", "synced_at", "sync_error")
     list_filter = ("transport", "enabled")

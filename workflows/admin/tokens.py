@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
 
 from workflows.models import ApiToken
 from workflows.permissions.tokens import revoke
@@ -21,6 +22,10 @@ else:
 class ApiTokenAdmin(Base):
     """API tokens. Their secrets are not stored."""
 
+    empty_text = gettext_lazy(
+        "An API token lets a program act for a person: each person creates tokens on the "
+        "page API tokens of the desk."
+    )
     list_display = (
         "prefix", "user", "name", "scope_list", "created_at", "expires_at", "revoked_at",
         "last_used_at",

@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext_lazy
 
 from workflows.executions import access
 from workflows.models import WebhookDelivery, WebhookEndpoint
@@ -20,6 +21,9 @@ from .read_only import ReadOnly
 class WebhookEndpointAdmin(ReadOnly):
     """Endpoints, without their secrets."""
 
+    empty_text = gettext_lazy(
+        "A webhook endpoint receives the events of runs: add one on the page Webhooks of the desk."
+    )
     list_display = (
         "name", "url", "owner", "enabled", "failures", "parked_at", "last_success_at",
         "last_failure_at",
@@ -41,6 +45,10 @@ class WebhookEndpointAdmin(ReadOnly):
 class WebhookDeliveryAdmin(ReadOnly):
     """Deliveries and their state."""
 
+    empty_text = gettext_lazy(
+        "A delivery is one event that was sent to a webhook endpoint: add an endpoint, and "
+        "its deliveries appear here."
+    )
     list_display = (
         "message_id", "endpoint", "type", "status", "attempts", "created_at", "finished_at",
     )  # fmt: skip

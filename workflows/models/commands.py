@@ -55,7 +55,7 @@ class CommandLog(models.Model):
         verbose_name = "command"
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.outcome}"
+        return f"command {self.pk}"
 
 
 class IdempotencyKey(models.Model):

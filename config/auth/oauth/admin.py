@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from oauth2_provider.models import Application
 
 from .clients import is_safe_redirect
@@ -49,6 +50,10 @@ class ClientForm(ClientFormBase):
 class ClientAdmin(Base):
     """Clients that admins or the clients themselves registered."""
 
+    empty_text = gettext_lazy(
+        "An OAuth client connects to MCP and REST for the people who consent: clients "
+        "register themselves, or add one."
+    )
     form = ClientForm
     view_on_site = False
     fields = ("name", "redirect_uris", "client_id", "registration_source", "created")

@@ -16,6 +16,8 @@ const GUARD_MS = 700;
 let current = null;
 let timer = null;
 let presenceTimer = null;
+/** The heading that the title of the page has, unless the page is the queue. */
+let heading = "";
 
 const article = () => document.getElementById("decision");
 
@@ -29,6 +31,7 @@ function adopt() {
   current = { article: here, form };
   form?.start();
   guard(here);
+  showTitle(here);
   if (here.dataset.settled === "yes") saveDraft(here.dataset.hold, null);
 }
 
@@ -87,6 +90,7 @@ async function refresh() {
   await released();
   if (!told || article() !== here) return;
   take(here, told);
+  showHeadline(here, page.querySelector("[data-headline]"));
   const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
   if (before && now) before.replaceWith(document.importNode(now, true));
   if (!document.getElementById("queue")) showWaiting(page.querySelector("[data-waiting]").dataset.waiting);
@@ -101,7 +105,7 @@ function showWaiting(count) {
 }
 
 function take(here, told) {
-  const { fragmentState: state, fragmentVersion: version, fragmentDigest: digest } = told.dataset;
+  const { fragmentState: state, fragmentMay: may, fragmentVersion: version, fragmentDigest: digest } = told.dataset;
   const form = current?.form;
   if (state === "open" && digest !== here.dataset.digest) return overtaken(here);
   if (form && state === "open") form.form.elements.version.value = version;
@@ -111,9 +115,37 @@ function take(here, told) {
     for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions, #deadline, #extend-form")) each.remove();
     announce(gettext("This review is decided. Your text is kept."));
   }
-  here.dataset.state = state;
+  if (state === "open" && may !== here.dataset.may) {
+    // The other actions are in a new form, which takes the draft over.
+    if (may) return reload(here);
+    form?.freeze();
+  }
+  Object.assign(here.dataset, { state, may });
   here.dataset.settled = told.dataset.fragmentSettled;
   showBanner(here, told);
+}
+
+/** The heading of a review differs once nobody can decide it any more. */
+function showHeadline(here, now) {
+  const shown = here.querySelector("#decision-title");
+  if (shown.textContent === now.textContent) return;
+  shown.replaceChildren(...document.importNode(now, true).childNodes);
+  showTitle(here);
+}
+
+/** Put the heading into the title of the page, where the heading before is part of it. */
+function showTitle(here) {
+  const now = here.querySelector("#decision-title").textContent;
+  if (heading) document.title = document.title.replace(heading, () => now);
+  heading = now;
+}
+
+/** Fetch the review again: the user may decide it after all, or may do less than before. */
+function reload(here) {
+  const { activeElement: focused } = document;
+  const { action } = here.querySelector("[data-decision-form]");
+  const kept = () => focused.isConnected && focused !== document.body && focused.focus({ preventScroll: true });
+  window.htmx.ajax("GET", action, { target: "#decision", swap: "outerHTML show:none" }).then(kept);
 }
 
 /** The text of a banner without its running clocks. */

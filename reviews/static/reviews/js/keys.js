@@ -3,6 +3,8 @@ import { gettext } from "./words.js";
 
 const STORE = "holdpoint.keys";
 const handlers = new Map();
+/** Keys whose handlers are loaded with the first review beside the list. */
+const comingKeys = new Set();
 const SHEET = [
   ["J", gettext("next review")],
   ["K", gettext("previous review")],
@@ -23,6 +25,11 @@ const SHEET = [
 /** Call `handler` when `key` is pressed; it returns false to pass the key on.  The newest handler is called first. */
 export function onKey(key, handler) {
   handlers.set(key, [handler, ...(handlers.get(key) ?? [])]);
+}
+
+/** List these keys in the help, although their handlers are not loaded yet. */
+export function announceKeys(keys) {
+  for (const key of keys) comingKeys.add(key);
 }
 
 export function keysAreOn() {
@@ -49,7 +56,7 @@ function pressed(event) {
 
 /** Whether the key has a handler on this page; the help lists only such keys. */
 function isHere(key) {
-  return key === "Esc" || handlers.has(key.toLowerCase());
+  return key === "Esc" || handlers.has(key.toLowerCase()) || comingKeys.has(key.toLowerCase());
 }
 
 function sheet() {

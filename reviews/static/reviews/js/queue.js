@@ -1,6 +1,6 @@
 // The queue: rows keep their places, new rows wait behind a line, and the next review opens by itself.
 import { saveDraft } from "./drafts.js";
-import { onKey } from "./keys.js";
+import { announceKeys, onKey } from "./keys.js";
 import { released } from "./press-guard.js";
 import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
@@ -22,6 +22,8 @@ const queue = document.getElementById("queue");
 let fresh = new Map();
 /** Rows of decided reviews → the row that followed, for an undo. */
 const removed = new Map();
+/** Reviews that this page has decided: their counts came with the answer. A vote of several decides nothing yet. */
+const decidedHere = new Set();
 /** How many new rows have been announced. */
 let announced = 0;
 /** Runs that changed since the last refresh → seq of the newest event, 0 for who views or claims a review;
@@ -67,8 +69,16 @@ function choose(row) {
   history.replaceState(null, "", address);
 }
 
+/** The modules of an open review, a fifth of what the page loads: they come with the first review beside the list. */
+const loadDecision = () => import("./decision.js");
+
+/** Load them a moment earlier: the user points at the list, or presses a key. */
+function loadAhead() {
+  if (wide.matches) loadDecision().catch(() => {});
+}
+
 /** Show the row's review: beside the list where there is room, else as its own page. */
-function open(row) {
+async function open(row) {
   const link = linkOf(row);
   if (!wide.matches) {
     location.assign(link.href);
@@ -77,6 +87,12 @@ function open(row) {
   choose(row);
   const detail = document.getElementById("detail");
   detail.setAttribute("aria-busy", "true");
+  try {
+    await loadDecision();
+  } catch {
+    location.assign(link.href); // a page of an earlier release, whose modules are gone
+    return;
+  }
   const done = () => detail.removeAttribute("aria-busy");
   window.htmx.ajax("GET", link.href, { target: "#detail", swap: "innerHTML show:none" }).then(done, done);
 }
@@ -242,15 +258,23 @@ function place(holder, added) {
 // the time: above that, the next one waits and includes all events in between, so that a burst costs each browser
 // few requests and a busy server gets fewer.  After a failed refresh the whole list is fetched.
 function onNews(event) {
-  if (event?.detail?.type === "workflow_start") return;
   const { executionId: run, holdId, seq, type } = event?.detail ?? {};
-  if (run && seq <= (versions.get(run) ?? -1)) return;
+  if (type === "workflow_start" || (run && seq <= (versions.get(run) ?? -1))) return;
+  if (isOver(event?.detail ?? {}) && !hasRow(run)) return;
   const isPresence = type === "review_presence";
   if (isPresence && !rowOf(holdId)) return;
   if (run) changed.set(run, Math.max(changed.get(run) ?? 0, seq ?? (isPresence ? 0 : Infinity)));
   else everything = true;
   if (isPresence) setTimeout(askAgain, PRESENCE_MS);
   else ask();
+}
+
+const hasRow = (run) => [...rows(), ...fresh.values()].some((row) => row.dataset.execution === run);
+
+/** The run is complete, or a decision of this page takes effect: it changes rows of this run only, and no count. */
+function isOver({ type, status, holdId }) {
+  if (type === "workflow_complete") return status === "COMPLETED";
+  return (type === "workflow_resumed" || type === "hold_decided") && decidedHere.has(holdId);
 }
 
 function ask() {
@@ -350,6 +374,7 @@ function decided(event) {
   const undo = undoOf(verdict);
   if (undo && row) undoToast(what || gettext("Recorded."), undo, () => bringBack(row));
   else toast(what || gettext("Recorded."), { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: gettext("Open it again") });
+  if (page ? verdict.dataset.sentence : article.dataset.state === "decided") decidedHere.add(verdict.dataset.hold);
   row?.remove();
   list().querySelector("[data-rows]").hidden = rows().length === 0;
   if (next && next !== row) {
@@ -404,6 +429,7 @@ function bringBack(row) {
   list().querySelector("[data-rows]").hidden = false;
   list().querySelector("[data-empty]")?.remove();
   fresh.delete(back.dataset.hold);
+  decidedHere.delete(back.dataset.hold);
   showLine();
   open(back);
   onNews();
@@ -411,6 +437,9 @@ function bringBack(row) {
 
 if (queue) {
   list().addEventListener("click", clicked);
+  list().addEventListener("pointerover", loadAhead, { once: true });
+  document.addEventListener("keydown", loadAhead, { once: true });
+  announceKeys("aerfcm"); // of decision.js
   document.addEventListener("htmx:configRequest", nameNext);
   document.addEventListener("htmx:beforeSend", sending);
   document.addEventListener("htmx:afterRequest", sent);

@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import escape
 from oauth2_provider.models import AccessToken, Application, IDToken, RefreshToken
 from oauth2_provider.models import Grant as GrantedCode
 
@@ -267,9 +269,26 @@ def test_the_matrix_names_every_model() -> None:
     assert registered == set(RIGHTS)
 
 
-def _registered() -> list[type[Model]]:
-    from django.apps import apps
+def test_empty_lists_say_what_they_are_for(make_user: Any) -> None:
+    client = Client()
+    client.force_login(make_user("root", is_staff=True, is_superuser=True))
+    for label in RIGHTS:
+        if label in OAUTH_TOKENS:
+            continue
+        own = admin.site.get_model_admin(apps.get_model(label))
+        sentence = str(getattr(own, "empty_text", ""))
+        assert sentence.endswith("."), label
+        if own.model._default_manager.exists():  # groups, and the person who asks
+            continue
+        text = client.get(page("changelist", label)).content.decode()
+        assert escape(sentence) in text, label
+        if own.search_fields:
+            text = client.get(page("changelist", label), {"q": "zebra"}).content.decode()
+            assert escape(sentence) not in text, label
+            assert '<a href="?">Clear search and filters</a>' in text, label
 
+
+def _registered() -> list[type[Model]]:
     return [model for model in apps.get_models() if admin.site.is_registered(model)]
 
 

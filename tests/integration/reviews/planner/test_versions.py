@@ -105,7 +105,12 @@ def test_secrets_are_masked_in_a_comparison(workflow: Workflow, admin: User) -> 
     )
     save_workflow(actor=admin, fields={"policy": policy}, workflow=workflow)
     page = signed_in(admin).get(f"/workflows/{workflow.pk}/versions/?from=2&to=3")
-    assert "hunter2" not in page.content.decode()
+    text = page.content.decode()
+    assert "hunter2" not in text
+    # A field is named as the form of the workflow names it.
+    assert '<span class="change-path">Default inputs: password<' in text
+    page = signed_in(admin).get(f"/workflows/{workflow.pk}/versions/?from=3&to=4")
+    assert '<span class="change-path">Masked values' in page.content.decode()
 
 
 def test_an_older_version_is_restored_as_a_new_one(

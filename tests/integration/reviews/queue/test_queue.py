@@ -243,6 +243,9 @@ async def test_claims_and_presence_reach_other_sockets(
                 for event in await take(each, told):
                     assert (event["type"], event["holdId"]) == ("review_presence", hold.id)
                     assert "seq" not in event
+        # A page shows other viewers only, so the viewer's own pages are not told.
+        await run(presence.mark_viewing)(hold_id=hold.id, user=reviewer)
+        await run(presence.mark_left)(hold_id=hold.id, user=reviewer)
         for each in (queue, page, outside):
             assert await each.receive_nothing(timeout=0.2)
 

@@ -35,10 +35,32 @@ def test_an_execution_shows_its_whole_timeline(staff, paused, commanded) -> None
     hold = paused.holds.get()
     for expected in (
         "PAUSED_FOR_REVIEW", "builtin.echo", hold.id, "waits for a person", "run started",
-        "update_state", "starter", "Activity", "Checkpoints", "Audit records",
+        "update the context", "starter", "Activity", "Checkpoints", "Audit records",
     ):  # fmt: skip
         assert expected.lower() in text.lower(), expected
     assert reverse("reviews:run", args=[paused.pk]) in text
+
+
+def test_lists_show_labels_instead_of_stored_codes(staff, paused, commanded) -> None:
+    client = staff("root")
+    changelist = listing("commandlog")
+    shown = [
+        client.get(url).content.decode() for url in (changelist, page("commandlog", commanded.pk))
+    ]
+    for text in shown:
+        assert "update the context" in text
+        assert "REST" in text
+        assert "update_state<" not in text
+    # The choices of the filter; two kinds of decisions are one choice.
+    assert shown[0].count(">decision<") == 1
+    for query, count in (
+        ("kind__exact=update_state", 1),
+        ("kind__exact=approval_response", 0),
+        ("source__exact=rest&outcome__exact=applied", 1),
+        ("source__exact=web", 0),
+    ):
+        rows = client.get(f"{changelist}?{query}").context["cl"].queryset
+        assert rows.count() == count, query
 
 
 def test_hostile_text_is_escaped(staff, paused) -> None:

@@ -274,7 +274,7 @@ def test_reviewers_see_the_overrides(
         assert page.status_code == 200, url
         text = page.content.decode()
         assert "Policy changed for this run" in text
-        assert "speculation.enabled" in text
+        assert "Precomputed results: Compute likely results" in text
         assert "s3cr3t-word" not in text
 
 
