@@ -1,8 +1,9 @@
 // Add and remove the items of lists in forms that start a run.  The decision form has its own buttons.
-async function onClick(event) {
+import { addItem, removeItem } from "./fields.js";
+
+function onClick(event) {
   const button = event.target.closest("[data-add-item], [data-remove-item]");
   if (!button || button.closest("[data-fields]")) return;
-  const { addItem, removeItem } = await import("./fields.js"); // few pages have such a form
   const group = button.closest("[data-group]");
   if (button.matches("[data-add-item]")) {
     addItem(group).querySelector("[data-input]")?.focus();
