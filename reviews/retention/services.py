@@ -130,7 +130,7 @@ def place_legal_hold(
         if workflow is not None:
             Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
         if gate is not None:
-            # The lock of the gate is for its calls, those of the runs are for its held calls.
+            # Whoever deletes calls locks the gate, and whoever erases held calls locks their runs.
             Gate.objects.select_for_update(no_key=True).get(pk=gate.pk)
             runs = Execution.objects.filter(approval__gate_call__gate=gate, erased_at=None)
             list(runs.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
