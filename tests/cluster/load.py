@@ -123,8 +123,6 @@ class Load(threading.Thread):
         headers = {"Authorization": f"Bearer {token}"} | ({"Idempotency-Key": key} if key else {})
         begun = time.monotonic()
         while (passed := time.monotonic() - begun) < PATIENCE:
-            # A fault may end between the error and its arrival here.
-            retried = set(self._retried)
             try:
                 answer = self._http.request(
                     method, f"http://{self._address}/api/v1/{path}", json=body, headers=headers
@@ -132,7 +130,7 @@ class Load(threading.Thread):
             except httpx.TransportError:
                 pass
             else:
-                if answer.status_code not in retried | self._retried:
+                if answer.status_code not in self._retried:
                     assert answer.status_code in {200, 201, 409}, answer.text
                     self.longest = max(self.longest, time.monotonic() - begun)
                     found: dict[str, Any] = answer.json()

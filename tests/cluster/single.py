@@ -60,13 +60,10 @@ class Single(Installation):
         return {**super().faults(dice), "Redis killed": (self.kill_redis, lambda: None)}
 
     def fill_disk(self) -> None:
-        # PostgreSQL calls a limit of its files an internal error, so the product does.
+        # PostgreSQL calls a limit of its files an internal error, so the product does.  It stays
+        # among the answers that are repeated: one may arrive when the fault is over.
         self.retried.add(500)
         super().fill_disk()
-
-    def free_disk(self) -> None:
-        super().free_disk()
-        self.retried.discard(500)
 
     def kill_redis(self) -> None:
         self.redis.process.kill()
