@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.e2e.desk import note_errors, until
 from tests.e2e.product import Product
@@ -172,6 +172,26 @@ def test_tasks_are_connected_with_the_mouse(
     expect(page.locator(f"{NODES} .name").first).to_have_text("first")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(f"{NODES} .name").first).to_have_text("echo")
+    assert violations == []
+
+
+def test_an_operation_is_not_lost_to_requests_that_come_after_it(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    """A search, and the check of a typed value, start while the server still adds a task."""
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/workflows/edit/")
+    held: list[Route] = []
+    page.route("**/workflows/edit/", lambda route: held.append(route))
+    page.get_by_label("Search tools").press_sequentially("echo")
+    with page.expect_request("**/workflows/edit/tools/*"):
+        page.get_by_role("button", name="+ builtin.echo").click()
+    page.get_by_label("Name", exact=True).fill("Echoes")
+    page.get_by_label("Description", exact=True).focus()
+    held[0].continue_()
+    expect(page.locator(NODES)).to_have_count(1)
+    expect(page.locator("#task-title")).to_be_focused()
+    assert len(held) == 1
     assert violations == []
 
 
@@ -381,7 +401,9 @@ def test_lists_and_inputs_of_code_are_fields(
     page = context.new_page()
     sign_in(page, product, "admin")
     page.goto(f"{product.address}/workflows/edit/")
-    page.get_by_label("Search tools").fill("shop.order")
+    with page.expect_response("**/workflows/edit/tools/*"):
+        page.get_by_label("Search tools").fill("shop.order")
+    expect(page.locator("#tool-offers.htmx-request, .htmx-settling")).to_have_count(0)
     page.get_by_role("button", name="+ shop.order").click()
     expect(page.locator("#task-title")).to_be_focused()
     lines = page.get_by_role("group", name="lines", exact=True).last

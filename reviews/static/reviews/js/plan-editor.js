@@ -248,6 +248,8 @@ let pause = 0;
 let typing = null;
 /** Name and text of the field that was checked last: leaving it needs no second check. */
 let checked = "";
+/** The server applies an operation: a check would take its place, and its answer renews the whole form. */
+let operating = false;
 
 const isChecked = (field) =>
   Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name) && !EXAMPLE.test(field.name);
@@ -255,6 +257,7 @@ const isChecked = (field) =>
 /** A changed value is checked on the server; only its errors, its results and the diagram come back. */
 function check(field) {
   clearTimeout(pause);
+  if (operating) return;
   typing = isText(field) ? field.name : null;
   checked = `${field.name}=${field.value}`;
   post({
@@ -296,12 +299,18 @@ document.addEventListener("htmx:afterSettle", (event) => {
   if (wanted?.matches("[data-edge]")) focusEdge(wanted);
   else wanted?.focus();
 });
+
+const isOperation = ({ verb, formData }) => verb === "post" && formData.get("action") !== "check";
+
 document.addEventListener("htmx:beforeRequest", (event) => {
+  if (!event.detail.elt?.closest?.("#editor") || !isOperation(event.detail.requestConfig)) return;
   // An operation sends the typed text itself.
-  if (event.detail.elt?.closest?.("#editor") && event.detail.requestConfig.verb === "post") clearTimeout(pause);
+  clearTimeout(pause);
+  operating = true;
 });
 document.addEventListener("htmx:afterRequest", (event) => {
   const { requestConfig, xhr } = event.detail;
+  if (isOperation(requestConfig)) operating = false;
   // A request that a newer one replaced has changed nothing.
   if (!editor() || xhr.status === 0) return;
   remember(requestConfig.formData.get("action") === "check" ? typing : null);
