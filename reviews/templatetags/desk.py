@@ -46,13 +46,18 @@ def stylesheet_url() -> str:
 
 @register.simple_tag
 def module(name: str) -> SafeString:
-    """Load a JavaScript module, and at the same time the modules that it imports."""
+    """Load a JavaScript module, and at the same time the modules that it imports.
+
+    The browser requests them after the stylesheet, for which the first paint waits.
+    """
     preloads = format_html_join(
         "",
-        '<link rel="modulepreload" href="{}">',
+        '<link rel="modulepreload" fetchpriority="low" href="{}">',
         [[static(each)] for each in imported_modules(name)],
     )
-    return format_html('{}<script type="module" src="{}"></script>', preloads, static(name))
+    return format_html(
+        '{}<script type="module" fetchpriority="low" src="{}"></script>', preloads, static(name)
+    )
 
 
 class StatusLook(NamedTuple):

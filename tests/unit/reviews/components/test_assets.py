@@ -9,6 +9,7 @@ import pytest
 from django.test import RequestFactory
 
 from reviews.components import assets
+from reviews.templatetags import desk
 
 ROOT = Path(__file__).parents[4]
 STATIC = ROOT / "reviews" / "static" / "reviews"
@@ -43,3 +44,9 @@ def test_imports_are_found_as_browsers_find_them(path: Path) -> None:
     found = assets.imported_modules(f"reviews/js/{path.name}")
     assert set(found) == {f"reviews/js/{name}" for name in seen}
     assert len(found) == len(seen)
+
+
+def test_modules_do_not_delay_the_stylesheet() -> None:
+    loaded = desk.module("reviews/js/queue.js")
+    assert loaded.count("<link") == len(assets.imported_modules("reviews/js/queue.js"))
+    assert loaded.count('fetchpriority="low"') == loaded.count("<link") + loaded.count("<script")
