@@ -235,7 +235,7 @@ STORAGES = {
 }
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
-USE_I18N = True
+USE_I18N = False
 FORMAT_MODULE_PATH = ["config.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
