@@ -170,7 +170,8 @@ def _page(
     changed: ChangedRuns | None,
 ) -> keyset.Page:
     runs = None if changed is None else changed.runs
-    rows, size = selectors.queue(viewer, tab, filters, runs), conf.page_size()
+    rows = selectors.page_rows(selectors.queue(viewer, tab, filters, runs))
+    size = conf.page_size()
     column, largest_first = ("decided_at", True) if tab == "decided" else SORTS[filters.sort]
     order: dict[str, Any] = {"time": column, "ascending": not largest_first}
     if changed is None:

@@ -29,6 +29,7 @@ class ViewNotFound(Exception):
 def views_for(user: User) -> QuerySet[SavedView]:
     """The user's own views, then the shared views of others."""
     rows = SavedView.objects.filter(Q(owner=user) | Q(shared=True)).select_related("owner")
+    rows = rows.only("owner__username", "name", "query", "shared")
     return rows.order_by("shared", "name", "pk")
 
 

@@ -212,14 +212,33 @@ def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
     return rows
 
 
+def page_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:
+    """Each hold with the columns that a row of the page shows: no state and plan of its run."""
+    return (
+        holds.select_related(None)
+        .select_related("execution__created_by", "claim__user")
+        .only(
+            *("task_id", "task_title", "phase", "reason", "target", "layer", "payload"),
+            *("status", "critical", "stated_risk", "quorum", "approvals", "opened_at"),
+            *("expires_at", "decided_at", "decided_by", "decision"),
+            *(f"execution__{name}" for name in ("title", "version", "total_layers", "policy")),
+            *("execution__created_by__username", "claim__expires_at", "claim__user__username"),
+        )
+    )
+
+
 def pending_of(user: User, execution_id: int) -> list[Hold]:
     """The open holds of one execution, oldest first; [] when it is not visible."""
     return list(pending(user).filter(execution_id=execution_id).order_by("opened_seq"))
 
 
 def next_review(user: User, hold: Hold) -> Hold | None:
-    """The next hold the user can decide: of the same run, else the next newer, else the oldest."""
+    """The next hold the user can decide: of the same run, else the next newer, else the oldest.
+
+    It has the columns of its address only.
+    """
     rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
+    rest = rest.select_related(None).only("execution_id")
     newer = Q(opened_at__gt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__gt=hold.pk)
     same_run = rest.filter(execution_id=hold.execution_id)
     return same_run.first() or rest.filter(newer).first() or rest.first()

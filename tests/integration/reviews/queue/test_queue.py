@@ -10,6 +10,7 @@ import pytest
 from channels.db import database_sync_to_async
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from reviews.decisions.conflicts import Conflict
@@ -126,6 +127,49 @@ def test_rows_cost_the_same_number_of_queries(start: Start, reviewer: User) -> N
         hold = waiting(start, f"more{number}")
         claims.claim(hold_id=hold.id, user=reviewer)
     assert queries() == before
+
+
+@pytest.mark.parametrize("tab", ["open", "decided"])
+def test_rows_of_every_kind_are_read_at_once_and_without_their_runs_state(
+    start: Start, reviewer: User, tab: str
+) -> None:
+    template = waiting(start)
+    claims.claim(hold_id=template.id, user=reviewer)
+    status = Hold.Status.APPROVED if tab == "decided" else Hold.Status.OPEN
+    given: dict[str, Any] = {
+        "quorum": 2,
+        "expires_at": timezone.now(),
+        "payload": {"next_layer": [{"id": "b"}]},
+    }
+    if tab == "decided":
+        given |= {"decided_at": timezone.now(), "decided_by": "ann"}
+
+    def add(number: int, reason: HoldReason) -> None:
+        Hold.objects.create(
+            id=f"{template.execution_id}-{number}",
+            execution=template.execution,
+            reason=reason.value,
+            decider="human",
+            layer=0,
+            groups=template.groups,
+            opened_seq=number,
+            target="builtin.echo",
+            status=status,
+            **given,
+        )
+
+    def statements() -> list[str]:
+        with CaptureQueriesContext(connection) as seen:
+            page = browser(reviewer).get("/review/", {"tab": tab})
+        assert len(page.context["rows"]) == Hold.objects.filter(status=status).count()
+        return [query["sql"] for query in seen]
+
+    add(2, HoldReason.NODE_REVIEW)
+    before = statements()
+    assert not any('"workflows_execution"."state"' in sql for sql in before)
+    for number, reason in enumerate(HoldReason, start=3):
+        add(number, reason)
+    assert len(statements()) == len(before)
 
 
 # --- claims ---------------------------------------------------------------------------------------
