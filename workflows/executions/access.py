@@ -14,6 +14,7 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Model, OuterRef, Q, QuerySet, Value
 
+from workflows.common.db_expressions import AnyOf
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Absence, Audience, Execution, Workflow
 
@@ -37,7 +38,7 @@ STAFF_ROLES = frozenset({REVIEWER, AUDITOR, OPERATOR, ADMIN})
 #: Roles whose members cannot decide a hold, even if it names them.
 NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
 
-#: Where the id goes in `_user_query`; no user has it.
+#: Where an id goes in a `BuiltQuery`; no row has it.
 _PLACE = -1
 
 #: Roles that see every execution.
@@ -138,17 +139,22 @@ def _memberships(user: Any) -> tuple[frozenset[str], frozenset[str]]:
     own = getattr(user, "group_names_read", None)
     delegated = getattr(user, "delegated_names_read", None)
     if own is None or delegated is None:
-        absent = Absence.objects.current().filter(delegate=user.pk).values("user")
-        members = get_user_model().groups.through.objects.filter(
-            Q(user=user.pk) | Q(user__in=absent)
-        )
-        rows = list(members.values_list("group__name", "user_id"))
+        rows = _memberships_query().rows({_PLACE: user.pk})
         own = [name for name, member in rows if member == user.pk]
         delegated = [name for name, member in rows if member != user.pk]
     names = frozenset(own)
     if not user.is_active or AUDITOR in names:
         return names, frozenset()
     return names, frozenset(delegated) - NON_DECIDING_ROLES
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _memberships_query() -> BuiltQuery:
+    """Return the query of the groups of `_PLACE` and of the people whom `_PLACE` stands in for."""
+    absent = Absence.objects.current().filter(delegate=_PLACE).values("user")
+    members = get_user_model().groups.through.objects.filter(Q(user=_PLACE) | Q(user__in=absent))
+    return BuiltQuery.of(members.values_list("group__name", "user_id"))
 
 
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
@@ -195,11 +201,10 @@ def visible_to_each(
     """
     if not users or not execution_ids:
         return dict.fromkeys(users, frozenset())
-    members = Audience.objects.filter(execution=OuterRef("pk")).order_by().values("member")
-    rows = Execution.objects.filter(pk__in=execution_ids, erased_at=None)
     workflow_of: dict[int, int | None] = {}
     addressed: defaultdict[str, set[int]] = defaultdict(set)
-    for pk, workflow_id, audience in rows.values_list("pk", "workflow_id", ArraySubquery(members)):
+    rows = _audiences_query().rows({(_PLACE,): list(execution_ids)})
+    for pk, workflow_id, audience in rows:
         workflow_of[pk] = workflow_id
         for member in audience:
             addressed[member].add(pk)
@@ -214,6 +219,15 @@ def visible_to_each(
         return frozenset(pk for pk in seen if only is None or workflow_of[pk] in only)
 
     return {key: seen_by(user) for key, user in users.items()}
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _audiences_query() -> BuiltQuery:
+    """Return the query of executions with their workflow and members, by a list of `_PLACE`."""
+    members = Audience.objects.filter(execution=OuterRef("pk")).order_by().values("member")
+    rows = Execution.objects.filter(AnyOf("pk", [_PLACE]), erased_at=None).order_by()
+    return BuiltQuery.of(rows.values_list("pk", "workflow_id", ArraySubquery(members)))
 
 
 def _members_of(user: Any) -> list[str] | None:

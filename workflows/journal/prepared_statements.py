@@ -65,7 +65,7 @@ class BuiltQuery:
     """The SQL of a queryset of `values_list`, for reads that every request or decision makes.
 
     Django takes longer to build it than PostgreSQL to execute it.  The queryset has placeholders as
-    parameters: values that no row has, such as -1.
+    parameters: values that no row has, such as -1, and lists of them for `AnyOf`.
     """
 
     sql: str
@@ -76,11 +76,13 @@ class BuiltQuery:
         return cls(*rows.query.sql_with_params())
 
     def rows(self, values: Mapping[Hashable, Any]) -> list[Row]:
-        """Return the rows with `values` in place of the placeholders."""
+        """Return the rows with `values` in place of the placeholders; a tuple stands for a list."""
         return query(self.sql, [_value(each, values) for each in self.parameters])
 
 
 def _value(parameter: Any, values: Mapping[Hashable, Any]) -> Any:
+    if isinstance(parameter, list):
+        return values.get(tuple(parameter), parameter)
     return values.get(parameter, parameter) if isinstance(parameter, str | int) else parameter
 
 
