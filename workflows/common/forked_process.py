@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -19,6 +20,11 @@ from pathlib import Path
 from .parent_death import end_with
 
 logger = logging.getLogger(__name__)
+
+#: As for the supervised processes of `make run`: see `config.devserver.supervision.child_process`.
+FIRST_PAUSE = 0.5  # seconds before the first restart; doubled for each further one
+MAX_PAUSE = 15.0
+STEADY_SECONDS = 30.0  # uptime after which the restart delay is reset
 
 
 class ForkedProcess:
@@ -32,15 +38,31 @@ class ForkedProcess:
         self._run = run
         self._output = output
         self._process: BaseProcess | None = None
+        self._started = 0.0
+        self._pause = FIRST_PAUSE
+        self._next_start: float | None = None
 
     def keep_alive(self) -> None:
-        """Fork if the process has not started or has ended; called repeatedly."""
+        """Fork if the process has not started; after a pause if it has ended; called repeatedly."""
         if self.is_alive():
             return
-        if self._process is not None:
-            logger.warning("%s ended with %s; starting again", self._name, self._process.exitcode)
+        now = time.monotonic()
+        if self._process is not None and self._next_start is None:
+            if now - self._started > STEADY_SECONDS:
+                self._pause = FIRST_PAUSE
+            logger.warning(
+                "%s ended with %s; starting again in %g s",
+                self._name,
+                self._process.exitcode,
+                self._pause,
+            )
+            self._next_start = now + self._pause
+            self._pause = min(self._pause * 2, MAX_PAUSE)
+        if self._next_start is not None and now < self._next_start:
+            return
         self._process = multiprocessing.get_context("fork").Process(target=self._work)
         self._process.start()
+        self._started, self._next_start = now, None
 
     def is_alive(self) -> bool:
         return self._process is not None and self._process.is_alive()
