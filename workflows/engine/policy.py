@@ -112,7 +112,7 @@ class ReviewRule(SkipConditions):
     """A published rule that skips reviews of a workflow.
 
     `tools` and `tasks` limit the rule to targets (`git.git_log`, `git.*`) and task ids; an empty
-    list sets no limit.
+    list sets no limit. The id of an action of an outside agent is its name.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.\-]{0,79}$")

@@ -119,8 +119,10 @@ def rules_for(
     review = task.human_review or ReviewPolicy()
     if review.can_skip:
         yield "", 0, review
+    # The id of an external action is its name with characters replaced, so several names share one.
+    task_id = task.action if isinstance(task, ExternalActionTask) else task.id
     for rule in rules.rules:
-        if rule.is_for(task_id=task.id, target=task.target, phase=phase):
+        if rule.is_for(task_id=task_id, target=task.target, phase=phase):
             yield rule.name, rules.version, rule
 
 

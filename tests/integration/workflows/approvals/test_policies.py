@@ -150,6 +150,22 @@ def test_the_first_of_several_rules_decides(agent: Agent) -> None:
     assert spared(risk="high", amount=5, to="DE89") is None
 
 
+def test_a_rule_for_an_action_skips_no_action_of_a_similar_name(agent: Agent) -> None:
+    """The task of an action has its name with other characters replaced, and so a shorter one."""
+    policy(pattern="*", rules=[{"name": "rm", "tasks": ["fs_rm"], "sample": 0}])
+
+    def status(name: str) -> str:
+        return str(agent.asked(risk="low", action={"name": name})["status"])
+
+    assert [status(name) for name in ("fs_rm", "fs/rm", "fs:rm")] == [
+        "approved",
+        "pending",
+        "pending",
+    ]
+    ApprovalPolicy.objects.update(rules=[{"name": "rm", "tasks": ["fs/rm"], "sample": 0}])
+    assert status("fs/rm") == "approved"
+
+
 def test_two_editors_give_no_version_twice(agent: Agent) -> None:
     first = policy()
     second = ApprovalPolicy.objects.get()
