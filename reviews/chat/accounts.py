@@ -2,8 +2,8 @@
 
 A person who has signed in gets a code in the notification settings and enters it in the chat.  The
 request that brings the code is signed, so it is certain whose account it is; only the person
-sees the code.  An e-mail address links nothing.  A change of the person's password ends codes and
-links, so neither outlives a stolen session.
+sees the code.  An account of a chat enters few codes in a time.  An e-mail address links nothing.
+A change of the person's password ends codes and links, so neither outlives a stolen session.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
 from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace, TeamsAccount, TeamsBot
+from workflows.api.throttling import is_attempt_allowed
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _CODE_LENGTH: Final = 10
 CODE_MINUTES: Final = 10
+#: Codes that one account of a chat may enter in this time, right or wrong.
+_MAX_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class TeamsIdentity:
 
 class CodeInvalid(Exception):
     """The code was never given, was used, is too old, or from before a change of password."""
+
+
+class TooManyCodes(Exception):
+    """The account of the chat has entered too many codes in `CODE_MINUTES`."""
 
 
 def has_workspaces() -> bool:
@@ -72,18 +79,25 @@ def create_code(user: User) -> str:
 
 
 def link_by_code(workspace: SlackWorkspace, slack_user: str, code: str) -> SlackAccount:
-    """Link the Slack account to the person of the code; raises CodeInvalid.
+    """Link the Slack account to the person of the code; raises CodeInvalid and TooManyCodes.
 
     It replaces an earlier link of this Slack account, and the person's earlier account.
     """
+    _count_attempt(f"slack:{workspace.pk}:{slack_user}")
     with transaction.atomic():
         return link(workspace, slack_user, _use_code(code))
 
 
 def link_teams_by_code(bot: TeamsBot, identity: TeamsIdentity, code: str) -> TeamsAccount:
     """Link the Teams account to the person of the code, as `link_by_code` does."""
+    _count_attempt(f"teams:{bot.pk}:{identity.teams_user}")
     with transaction.atomic():
         return link_teams(bot, identity, _use_code(code))
+
+
+def _count_attempt(account: str) -> None:
+    if not is_attempt_allowed(f"link-code:{account}", _MAX_ATTEMPTS, seconds=CODE_MINUTES * 60):
+        raise TooManyCodes
 
 
 def _use_code(code: str) -> User:

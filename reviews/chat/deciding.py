@@ -167,3 +167,8 @@ def settings_url() -> str:
 def bad_code() -> str:
     """Say that a code links nothing."""
     return _("This code is not valid any more. Create a new one in your notification settings.")
+
+
+def too_many_codes() -> str:
+    """Say that no code of this account is looked at for a while."""
+    return _("Too many codes. Try again in ten minutes.")

@@ -27,6 +27,7 @@ from .deciding import (
     refusal_text,
     settings_url,
     target_of_text,
+    too_many_codes,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def link_command(workspace: SlackWorkspace, slack_user: str, text: str) -> str:
         account = accounts.link_by_code(workspace, slack_user, text.strip())
     except accounts.CodeInvalid:
         return bad_code()
+    except accounts.TooManyCodes:
+        return too_many_codes()
     return _linked(account.user)
 
 
@@ -163,6 +166,8 @@ def _submitted_code(workspace: SlackWorkspace, slack_user: str, values: dict[str
         account = accounts.link_by_code(workspace, slack_user, values.get("code", ""))
     except accounts.CodeInvalid:
         return {"response_action": "errors", "errors": {"code": bad_code()}}
+    except accounts.TooManyCodes:
+        return {"response_action": "errors", "errors": {"code": too_many_codes()}}
     return _update(messages.notice_dialog(_linked(account.user)))
 
 

@@ -22,6 +22,7 @@ from reviews.chat.deciding import (
     refusal_text,
     settings_url,
     target_of,
+    too_many_codes,
 )
 from reviews.decisions.edits import NO_CHANGE
 from reviews.models import Decision, TeamsAccount, TeamsBot, TeamsMessage
@@ -95,6 +96,8 @@ def _answer_to_text(bot: TeamsBot, identity: TeamsIdentity, text: object) -> str
         account = accounts.link_teams_by_code(bot, identity, code)
     except accounts.CodeInvalid:
         return bad_code()
+    except accounts.TooManyCodes:
+        return too_many_codes()
     return _linked(account.user)
 
 
@@ -172,6 +175,8 @@ def _submitted_code(bot: TeamsBot, identity: TeamsIdentity, data: dict[str, Any]
         account = accounts.link_teams_by_code(bot, identity, code)
     except accounts.CodeInvalid:
         return _with_text(bad_code())
+    except accounts.TooManyCodes:
+        return _with_text(too_many_codes())
     return _with_card(cards.notice(_linked(account.user), settings_url()))
 
 

@@ -13,7 +13,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.db.models.functions import Now
 
-from reviews.chat import accounts, outbox, sender, signatures
+from reviews.chat import accounts, interactions, outbox, sender, signatures
 from reviews.decisions import withdrawal
 from reviews.models import (
     DeniedAttempt,
@@ -380,6 +380,17 @@ def test_an_unlinked_account_is_asked_for_a_code(
     assert "code" in stolen["errors"]  # a code works once
     send(press(message, "approve", user="U0BOB"))
     assert records() == [("bob", "APPROVE", "slack")]
+
+
+def test_an_account_enters_few_codes_in_a_time(
+    ann: User, workspace: SlackWorkspace, make_user: MakeUser, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(throttling, "time", SimpleNamespace(time=lambda: 1e9))  # one window
+    code = accounts.create_code(make_user("bob", "reviewer"))
+    said = [interactions.link_command(workspace, "U0EVE", "AAAAA-AAAAA") for _ in range(10)]
+    assert all("not valid any more" in each for each in said)
+    assert "Too many codes" in interactions.link_command(workspace, "U0EVE", code)
+    assert "decides as bob" in interactions.link_command(workspace, "U0BOB", code)
 
 
 def test_an_old_code_and_the_code_of_a_disabled_person_link_nothing(

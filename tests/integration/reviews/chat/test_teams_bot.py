@@ -37,6 +37,7 @@ from tests.support.teams_server import (
     press,
     teams_on_loopback,
 )
+from workflows.api import throttling
 from workflows.common import crashpoints
 from workflows.demo.people import ensure_roles
 from workflows.engine.commands import AddMessage
@@ -287,6 +288,22 @@ def test_an_account_is_linked_by_a_code_in_the_personal_chat(
     send({**said, "from": {"id": ANN}})  # the code is used
     assert "not valid any more" in teams.texts()[-1]
     assert TeamsAccount.objects.get().teams_user == BOB
+
+
+def test_an_account_enters_few_codes_in_a_time(
+    bot: TeamsBot, teams: Teams, send: Send, make_user: MakeUser, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(throttling, "time", SimpleNamespace(time=lambda: 1e9))  # one window
+    code = accounts.create_code(make_user("bob", "reviewer"))
+    wrong = activity_of(teams, "message", user=BOB, text="AAAAA-AAAAA")
+    for _ in range(10):
+        send(wrong)
+    assert "not valid any more" in teams.texts()[-1]
+    send({**wrong, "text": code})
+    assert "Too many codes" in teams.texts()[-1]
+    assert not TeamsAccount.objects.exists()
+    send({**wrong, "text": code, "from": {"id": ANN}})  # another account
+    assert "now decides as bob" in teams.texts()[-1]
 
 
 def test_a_new_password_ends_the_link_and_the_card_asks_for_a_code(
