@@ -191,7 +191,34 @@ def test_an_operation_is_not_lost_to_requests_that_come_after_it(
     held[0].continue_()
     expect(page.locator(NODES)).to_have_count(1)
     expect(page.locator("#task-title")).to_be_focused()
-    assert len(held) == 1
+    # The text that was typed meanwhile is checked after the answer, which does not have it.
+    expect(page.get_by_label("Name", exact=True)).to_have_value("Echoes")
+    assert violations == []
+
+
+def test_tools_that_are_added_at_once_are_all_added(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    """The second one waits for the answer to the first, and so does what is typed meanwhile."""
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/workflows/edit/")
+    with page.expect_response("**/workflows/edit/tools/*"):
+        page.get_by_label("Search tools").fill("builtin")
+    expect(page.locator("#tool-offers.htmx-request, .htmx-settling")).to_have_count(0)
+    held: list[Route] = []
+    page.route("**/workflows/edit/", lambda route: held.append(route))
+    with page.expect_request("**/workflows/edit/"):
+        page.get_by_role("button", name="+ builtin.echo").click()
+    page.get_by_role("button", name="+ builtin.wait").click()
+    name = page.get_by_label("Name", exact=True)
+    name.press_sequentially("Tw")
+    with page.expect_request("**/workflows/edit/"):
+        held[0].continue_()
+    expect(name).to_be_focused()
+    page.keyboard.type("o")
+    held[1].continue_()
+    expect(page.locator(NODES)).to_have_count(2)
+    expect(name).to_have_value("Two")
     assert violations == []
 
 

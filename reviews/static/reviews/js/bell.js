@@ -31,7 +31,7 @@ function ring(unread) {
 function load() {
   items.setAttribute("aria-busy", "true");
   const done = () => items.removeAttribute("aria-busy");
-  window.htmx.ajax("GET", bell.dataset.bellUrl, { target: items, swap: "innerHTML" }).then(done, done);
+  window.htmx.ajax("GET", bell.dataset.bellUrl, { source: items, target: items, swap: "innerHTML" }).then(done, done);
 }
 
 /** Without a socket, poll: the response is the list itself. */

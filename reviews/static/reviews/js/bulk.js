@@ -122,8 +122,13 @@ async function confirm() {
     return;
   }
   part("send").disabled = true;
+  const sent = pending;
   try {
-    const { ok, page } = await answer(pending.action, pending.picked, comment);
+    const { ok, page } = await answer(sent.action, sent.picked, comment);
+    if (!dialog.open || pending !== sent) {
+      sayResult(page);
+      return;
+    }
     showResult(page);
     part("send").disabled = ok;
     if (!ok) return;
@@ -134,7 +139,7 @@ async function confirm() {
     part("close").focus();
     news();
   } catch {
-    part("send").disabled = false;
+    if (pending === sent) part("send").disabled = false;
     toast(gettext("The response did not arrive. The list shows which reviews are decided; check it before you submit again."));
   }
 }
@@ -149,15 +154,32 @@ const addressOf = (form) => form.getAttribute("action");
 /** Show the results, and offer to undo them until the undo time is over. */
 function showResult(page) {
   part("result").replaceChildren(...page.body.childNodes);
-  const form = part("result").querySelector("[data-undo]");
-  offer = form && {
+  offer = offerOf(part("result"));
+  startForms();
+}
+
+function offerOf(results) {
+  const form = results.querySelector("[data-undo]");
+  return form && {
     url: addressOf(form),
     label: form.querySelector("button").textContent,
     body: new FormData(form),
     ends: performance.now() + Number(form.dataset.seconds) * 1000,
-    said: part("result").querySelector("[data-bulk-summary]").textContent,
+    said: results.querySelector("[data-bulk-summary]").textContent,
   };
-  startForms();
+}
+
+/** The dialog was closed before the answer came: a toast says what was done. */
+function sayResult(page) {
+  const made = offerOf(page);
+  if (made) offerUndo(made);
+  else toast(page.querySelector("[data-bulk-summary]")?.textContent ?? gettext("Nothing was sent."));
+  news();
+}
+
+function offerUndo(made) {
+  const seconds = (made.ends - performance.now()) / 1000;
+  if (seconds > 0) undoToast(made.said, { ...made, seconds, waits: false }, tookBack);
 }
 
 async function takeBack(event) {
@@ -179,8 +201,7 @@ async function takeBack(event) {
 /** The dialog closes before the undo time ends: a toast offers the undo for the rest of it. */
 function closed() {
   part("result").replaceChildren();
-  const seconds = offer ? (offer.ends - performance.now()) / 1000 : 0;
-  if (seconds > 0) undoToast(offer.said, { ...offer, seconds, waits: false }, tookBack);
+  if (offer) offerUndo(offer);
   offer = null;
 }
 

@@ -4,7 +4,7 @@ import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
-import { released } from "./press-guard.js";
+import { keepFocus, released } from "./press-guard.js";
 import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
 import { startForms } from "./undo.js";
@@ -16,6 +16,9 @@ const GUARD_MS = 700;
 let current = null;
 let timer = null;
 let presenceTimer = null;
+/** Requests for the state: the number sent, and the one whose answer is shown. */
+let looks = 0;
+let shownLook = 0;
 /** The heading that the title of the page has, unless the page is the queue. */
 let heading = "";
 
@@ -70,6 +73,9 @@ function afterSwap(event) {
   // The next part of a long payload was loaded: scroll to its start.
   const long = here.querySelector("[data-on-from]");
   if (long) long.scrollTop = long.scrollHeight * Number(long.dataset.onFrom);
+  // The user has gone on to another field meanwhile, such as the search: what is typed would be shortcuts here.
+  const { activeElement: active } = document;
+  if (!here.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return;
   const focus = here.querySelector("[data-focus]") ?? here.querySelector("#decision-title");
   focus.focus({ preventScroll: false });
 }
@@ -83,18 +89,22 @@ const isDeciding = (here) => here.querySelector("[data-decision-form].htmx-reque
 async function refresh() {
   const here = article();
   if (!here?.dataset.statusUrl || isDeciding(here)) return;
+  const number = ++looks;
   const response = await send(here.dataset.statusUrl);
   if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.querySelector("[data-fragment-state]");
   await released();
-  if (!told || article() !== here) return;
+  if (!told || article() !== here || isDeciding(here) || number < shownLook) return;
+  shownLook = number;
   take(here, told);
   showHeadline(here, page.querySelector("[data-headline]"));
   const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
   if (before && now) before.replaceWith(document.importNode(now, true));
   if (!document.getElementById("queue")) showWaiting(page.querySelector("[data-waiting]").dataset.waiting);
 }
+
+const look = () => refresh().catch(() => {});
 
 /** The count in the rail; the queue keeps it by itself. */
 function showWaiting(count) {
@@ -142,10 +152,27 @@ function showTitle(here) {
 
 /** Fetch the review again: the user may decide it after all, or may do less than before. */
 function reload(here) {
-  const { activeElement: focused } = document;
   const { action } = here.querySelector("[data-decision-form]");
-  const kept = () => focused.isConnected && focused !== document.body && focused.focus({ preventScroll: true });
-  window.htmx.ajax("GET", action, { target: "#decision", swap: "outerHTML show:none" }).then(kept);
+  let focused = null;
+  const note = () => (focused = focusedField());
+  here.addEventListener("htmx:beforeSwap", note, { once: true });
+  const request = { source: here, target: here, swap: "outerHTML show:none" };
+  window.htmx.ajax("GET", action, request).then(() => focused && giveBack(focused)).catch(() => {});
+}
+
+/** What has the focus, and where the user writes in it. */
+function focusedField() {
+  const { activeElement: element } = document;
+  return element === document.body ? null : { element, from: element.selectionStart, to: element.selectionEnd };
+}
+
+/** The form is new: the user goes on in the same field, or in what is outside the form. */
+function giveBack({ element, from, to }) {
+  const name = element.getAttribute("name");
+  const again = element.isConnected ? element : name && within(`[data-decision-form] [name="${CSS.escape(name)}"]`);
+  if (!again) return;
+  again.focus({ preventScroll: element.isConnected });
+  if (Number.isInteger(from)) again.setSelectionRange(from, to);
 }
 
 /** The text of a banner without its running clocks. */
@@ -160,7 +187,13 @@ function showBanner(here, told) {
   const shown = holder.querySelector("[data-fragment-state]");
   const keep = told.dataset.fragmentState === "open" && holder.querySelector("[role=alert]");
   if (keep || (shown && gist(shown) === gist(told))) return;
-  holder.replaceChildren(document.importNode(told, true));
+  const menu = holder.querySelector("[data-menu][open]");
+  if (menu && told.dataset.fragmentState === "open") {
+    // The user chooses something in it.
+    menu.addEventListener("toggle", look, { once: true });
+    return;
+  }
+  keepFocus(holder, () => holder.replaceChildren(document.importNode(told, true)));
   window.htmx.process(holder);
   startForms();
 }
@@ -198,7 +231,6 @@ function onNews(event) {
   if (isDeciding(article())) return;
   // The page already shows this version, or the news is about another review of the run.
   if (seq <= Number(current?.form?.form.elements.version.value)) return;
-  const look = () => refresh().catch(() => {});
   if (type === "review_presence") {
     if (holdId !== article().dataset.hold) return;
     clearTimeout(presenceTimer);

@@ -52,9 +52,14 @@ function showSteps() {
 
 /** Show an earlier or later draft; the fields on the page are not sent with it. */
 function travel(by, said) {
+  if (operating) {
+    afterwards = () => travel(by, said);
+    return;
+  }
   const state = states[at + by];
   if (!state) return;
   at += by;
+  operating = "show";
   const { draft, selected } = state;
   const token = editor().querySelector("[name=csrfmiddlewaretoken]").value;
   post({
@@ -248,8 +253,14 @@ let pause = 0;
 let typing = null;
 /** Name and text of the field that was checked last: leaving it needs no second check. */
 let checked = "";
-/** The server applies an operation: a check would take its place, and its answer renews the whole form. */
-let operating = false;
+/** The server applies an operation: another request would take its place, and its answer renews the whole form. */
+let operating = null;
+/** The operation that was asked for meanwhile; it follows. */
+let afterwards = null;
+/** Operations after which other tasks are at the places that a pressed button names. */
+const SHIFTS = /^(remove|earlier|later):|^(show|import)/;
+/** What was typed meanwhile: the answer has the text as it was sent. */
+let typedSince = [];
 
 const isChecked = (field) =>
   Boolean(field.form) && field.form === editor() && !SILENT.includes(field.name) && !EXAMPLE.test(field.name);
@@ -291,9 +302,42 @@ function markErrors() {
   }
 }
 
+const TYPED = "input:is(:not([type]), [type=text], [type=number]):is([id][name]), textarea[id][name]";
+
+/** The fields whose text is another than the one that was sent. */
+function noteTyped({ detail: { requestConfig, target } }) {
+  if (target?.id !== "editor" || !editor()) return;
+  typedSince = [...editor().querySelectorAll(TYPED)]
+    .map((field) => ({ id: field.id, sent: requestConfig.formData.get(field.name), text: field.value, field }))
+    .filter(({ sent, text }) => sent !== null && sent !== text)
+    .map((typed) => ({ ...typed, isFocused: typed.field === document.activeElement, from: typed.field.selectionStart }));
+}
+
+/** Put the typed text into the fields that the answer shows as they were sent; returns the one with the focus. */
+function restoreTyped() {
+  let focused = null;
+  for (const { id, sent, text, isFocused, from } of typedSince) {
+    const field = document.getElementById(id);
+    if (!field?.matches(TYPED) || field.value !== sent) continue;
+    field.value = text;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    if (isFocused) focused = { field, from };
+  }
+  typedSince = [];
+  return focused;
+}
+
+document.addEventListener("htmx:beforeSwap", noteTyped);
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target?.id !== "editor") return;
   checked = "";
+  const typed = restoreTyped();
+  if (typed) {
+    typed.field.focus();
+    if (Number.isInteger(typed.from)) typed.field.setSelectionRange(typed.from, typed.from);
+    focusAfter = null;
+    return;
+  }
   const wanted = focusAfter?.() ?? document.getElementById(editor()?.dataset.focus);
   focusAfter = null;
   if (wanted?.matches("[data-edge]")) focusEdge(wanted);
@@ -302,19 +346,36 @@ document.addEventListener("htmx:afterSettle", (event) => {
 
 const isOperation = ({ verb, formData }) => verb === "post" && formData.get("action") !== "check";
 
+/** A button that is pressed while the server applies an operation: its own follows, unless it was pressed twice. */
+function waitForAnswer(event) {
+  const { value } = event.detail.triggeringEvent?.submitter ?? {};
+  if (!operating || !value || event.target !== editor()) return;
+  event.preventDefault();
+  const after = focusAfter;
+  focusAfter = null;
+  if (value.startsWith("add:") || (value !== operating && !SHIFTS.test(operating))) afterwards = () => operate(value, after);
+}
+
+document.addEventListener("htmx:confirm", waitForAnswer);
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (!event.detail.elt?.closest?.("#editor") || !isOperation(event.detail.requestConfig)) return;
   // An operation sends the typed text itself.
   clearTimeout(pause);
-  operating = true;
+  operating = event.detail.requestConfig.formData.get("action");
 });
 document.addEventListener("htmx:afterRequest", (event) => {
   const { requestConfig, xhr } = event.detail;
-  if (isOperation(requestConfig)) operating = false;
+  const ended = isOperation(requestConfig);
+  if (ended) operating = null;
   // A request that a newer one replaced has changed nothing.
   if (!editor() || xhr.status === 0) return;
   remember(requestConfig.formData.get("action") === "check" ? typing : null);
   markErrors();
+  if (!ended || !afterwards) return;
+  const next = afterwards;
+  afterwards = null;
+  const leaves = ["HX-Redirect", "HX-Location"].some((name) => xhr.getResponseHeader(name));
+  if (!leaves) next();
 });
 document.addEventListener("focusin", (event) => {
   const edge = event.target.closest?.("[data-edge]");

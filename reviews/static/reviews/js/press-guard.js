@@ -66,16 +66,22 @@ function meaning(element) {
   return `${element.closest("[id]")?.id} ${element.name ?? ""} ${element.value ?? ""} ${element.textContent.trim()}`;
 }
 
-/** htmx restores the focus of elements with an id. */
-function noteFocus(event) {
+function noteFocus(holder) {
   const here = document.activeElement;
-  focused = event.target.contains(here) && !here.id ? { tag: here.tagName, meaning: meaning(here) } : null;
+  focused = holder.contains(here) ? { tag: here.tagName, meaning: meaning(here) } : null;
 }
 
 function giveBack() {
   if (!focused || document.activeElement !== document.body) return;
   const again = [...document.getElementsByTagName(focused.tag)].find((each) => meaning(each) === focused.meaning);
   again?.focus({ preventScroll: true });
+}
+
+/** Call the function, which replaces what is in the element; the focus stays. */
+export function keepFocus(holder, replace) {
+  noteFocus(holder);
+  replace();
+  giveBack();
 }
 
 export function startPressGuard() {
@@ -87,6 +93,10 @@ export function startPressGuard() {
   // Only blur of the window: blur events of elements do not bubble.
   window.addEventListener("blur", release);
   document.addEventListener("htmx:beforeSend", holdAnswer);
-  document.addEventListener("htmx:beforeSwap", noteFocus);
+  // htmx restores the focus of elements with an id.
+  document.addEventListener("htmx:beforeSwap", ({ target }) => {
+    focused = null;
+    if (!document.activeElement.id) noteFocus(target);
+  });
   document.addEventListener("htmx:afterSwap", giveBack);
 }

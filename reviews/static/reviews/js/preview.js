@@ -1,4 +1,5 @@
 // The payload as people read it: rendered by the server, and searched here.
+import { send } from "./request.js";
 import { fill, gettext } from "./words.js";
 
 const PAUSE_MS = 250;
@@ -15,6 +16,8 @@ export class Preview {
     this.count = form.querySelector("[data-find-count]");
     this.matches = [];
     this.at = -1;
+    /** How often it was opened or closed: a late answer opens nothing that was closed since. */
+    this.turn = 0;
     this.opener.addEventListener("click", () => this.open());
     this.find.addEventListener("input", () => this.searchSoon());
     this.find.addEventListener("keydown", (event) => this.key(event));
@@ -22,13 +25,15 @@ export class Preview {
 
   async open() {
     const text = this.json();
+    const turn = ++this.turn;
     if (this.shown !== text) {
       const body = new FormData();
       body.set("csrfmiddlewaretoken", this.form.elements.csrfmiddlewaretoken.value);
       body.set("value", text);
-      const response = await fetch(this.view.dataset.preview, { method: "POST", body, headers: { "HX-Request": "true" } });
+      const response = await send(this.view.dataset.preview, { method: "POST", body });
       if (!response.ok) return false;
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (turn !== this.turn) return false;
       this.view.replaceChildren(...document.importNode(page.body, true).childNodes);
       this.shown = text;
     }
@@ -37,6 +42,7 @@ export class Preview {
   }
 
   close() {
+    this.turn += 1;
     this.show(false);
     this.find.value = "";
     this.mark([]);

@@ -33,6 +33,8 @@ let changed = new Map();
 const versions = new Map();
 /** A decision is being sent: its answer has the rows that changed, so refreshes wait for it. */
 let deciding = false;
+/** The row that was chosen while a decision is being sent: its review opens after the answer. */
+let chosen = null;
 /** The answer to a decision, while htmx swaps the next review in. */
 let answer = null;
 let everything = false;
@@ -79,6 +81,10 @@ function loadAhead() {
 
 /** Show the row's review: beside the list where there is room, else as its own page. */
 async function open(row) {
+  if (deciding) {
+    chosen = row;
+    return;
+  }
   const link = linkOf(row);
   if (!wide.matches) {
     location.assign(link.href);
@@ -94,7 +100,8 @@ async function open(row) {
     return;
   }
   const done = () => detail.removeAttribute("aria-busy");
-  window.htmx.ajax("GET", link.href, { target: "#detail", swap: "innerHTML show:none" }).then(done, done);
+  // Requests without a source share one queue, of which htmx keeps only the last.
+  window.htmx.ajax("GET", link.href, { source: detail, target: detail, swap: "innerHTML show:none" }).then(done, done);
 }
 
 function clicked(event) {
@@ -335,16 +342,25 @@ function nameNext({ detail: { elt, parameters } }) {
   parameters.queue_until = list().dataset.pageEnd;
 }
 
-const isDecision = ({ detail: { requestConfig } }) => Boolean(requestConfig?.elt?.matches("[data-decision-form]"));
+/** Not the next part of a long payload, which the same form asks for. */
+const isDecision = ({ detail: { requestConfig } }) =>
+  Boolean(requestConfig?.elt?.matches("[data-decision-form]")) && !requestConfig.formData.has("more");
 
 function sending(event) {
-  if (isDecision(event)) deciding = true;
+  if (!isDecision(event)) return;
+  deciding = true;
+  chosen = null;
+  const row = openRow();
+  if (!row || row.dataset.hold === document.getElementById("decision").dataset.hold) return;
+  // Another review is about to replace this one: the answer would have no place.
+  chosen = row;
+  window.htmx.trigger("#detail", "htmx:abort");
 }
 
 /** The next review is swapped in before this: `decided` goes on then. */
 function sent(event) {
   if (!isDecision(event) || answer) return;
-  deciding = false;
+  [deciding, chosen] = [false, null];
   askAgain();
 }
 
@@ -377,7 +393,10 @@ function decided(event) {
   if (page ? verdict.dataset.sentence : article.dataset.state === "decided") decidedHere.add(verdict.dataset.hold);
   row?.remove();
   list().querySelector("[data-rows]").hidden = rows().length === 0;
-  if (next && next !== row) {
+  const wanted = chosen?.isConnected ? chosen : null;
+  [deciding, chosen] = [false, null];
+  if (wanted) open(wanted);
+  else if (next && next !== row) {
     if (page) choose(next);
     else {
       document.body.dataset.advancing = "";
@@ -389,7 +408,6 @@ function decided(event) {
   // A refresh that began before the decision would bring its row back.
   if (page && looks.size === 0) takeChanges(page, verdict.dataset);
   else onNews();
-  deciding = false;
   askAgain();
 }
 

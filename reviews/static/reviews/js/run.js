@@ -9,11 +9,28 @@ let scrolled = null;
 // Task id → start time in ms as reported by the worker, which is more exact than the journal.
 const started = new Map();
 
+/** A refresh is under way; another one was asked for since. */
+let refreshing = false;
+let refreshAgain = false;
+
 const picture = () => document.querySelector(".dag-scroll");
 
 function refreshSoon() {
   clearTimeout(timer);
   timer = setTimeout(() => document.body.dispatchEvent(new CustomEvent("holdpoint:refresh")), SETTLE_MS);
+}
+
+const isRefresh = ({ detail: { requestConfig } }) => requestConfig?.elt?.id === "run-live";
+
+function began(event) {
+  if (isRefresh(event)) [refreshing, refreshAgain] = [true, false];
+}
+
+/** The answer may be older than what asked for a refresh since, and htmx drops requests of an element that it replaces. */
+function ended(event) {
+  if (!isRefresh(event) || !refreshing) return;
+  refreshing = false;
+  if (refreshAgain) refreshSoon();
 }
 
 function remember(event) {
@@ -122,8 +139,12 @@ function openTask(event) {
 document.body.addEventListener("holdpoint:news", onNews);
 document.body.addEventListener("holdpoint:poll", refreshSoon);
 document.body.addEventListener("htmx:configRequest", nameOpenTasks);
+document.body.addEventListener("htmx:beforeSend", began);
+document.body.addEventListener("htmx:afterRequest", ended);
 document.body.addEventListener("htmx:beforeSwap", remember);
 document.body.addEventListener("htmx:afterSettle", restore);
+// Before htmx begins the request that the event asks for.
+document.addEventListener("holdpoint:refresh", () => (refreshAgain = refreshing), { capture: true });
 document.addEventListener("click", openTask);
 window.addEventListener("hashchange", follow);
 showCurrentLayer();

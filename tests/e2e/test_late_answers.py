@@ -1,0 +1,204 @@
+"""Requests that run at the same time: none takes the place of another, no late answer wins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.e2e.desk import echo, note_errors, started
+from tests.e2e.product import Product
+from tests.e2e.test_press import DEALT_WITH, NOTE
+from tests.e2e.test_review import Api, sign_in
+
+CURRENT = "#queue-list [data-open][aria-current]"
+REFRESH = """() => document.body.dispatchEvent(new CustomEvent("holdpoint:refresh"))"""
+POLL = """() => document.body.dispatchEvent(new CustomEvent("holdpoint:poll"))"""
+
+
+@pytest.fixture
+def errors(page: Page) -> Iterator[list[str]]:
+    found: list[str] = []
+    note_errors(page, found)
+    yield found
+    page.unroute_all(behavior="ignoreErrors")
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def api(product: Product) -> Api:
+    return Api(product, "operator", "read,run")
+
+
+def open_queue(page: Page, product: Product, api: Api, word: str, runs: int) -> list[str]:
+    """A reviewer's queue with the reviews of new runs; their ids, oldest first."""
+    task = echo("publish", "text", "BEFORE_EXECUTION")
+    holds = [f"{started(api, task, title=f'A run {word}')}-1" for _ in range(runs)]
+    page.set_viewport_size({"width": 1440, "height": 900})
+    sign_in(page, product, "reviewer")
+    page.goto(f"{product.address}/review/?q={word}")
+    expect(page.locator("#queue-list [data-hold]")).to_have_count(runs)
+    return holds
+
+
+def hold_requests(page: Page, path: str, method: str = "GET") -> list[Route]:
+    """Hold the requests of that path until the test continues them."""
+    held: list[Route] = []
+
+    def keep(route: Route) -> None:
+        if route.request.method == method:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(re.compile(path), keep)
+    return held
+
+
+def path_of(hold: str) -> str:
+    return f"/review/{hold.partition('-')[0]}/{hold}/"
+
+
+def row(page: Page, hold: str) -> Locator:
+    return page.locator(f"#queue-list [data-hold='{hold}'] [data-open]")
+
+
+def test_a_review_that_is_chosen_while_another_loads_opens_beside_the_bell(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    first, second = open_queue(page, product, api, "wombat", 2)
+    held = hold_requests(page, f"{path_of(first)}$")
+    with page.expect_request(f"**{path_of(first)}"):
+        row(page, first).click()
+    row(page, second).click()
+    page.locator("[data-bell] > summary").click()
+    held[0].continue_()
+    expect(page.locator("#decision")).to_have_attribute("data-hold", second)
+    expect(page.locator("[data-bell-items]")).to_contain_text("Notification settings")
+    # Whoever writes elsewhere meanwhile goes on there: in the review the letters would be shortcuts.
+    held.clear()
+    with page.expect_request(f"**{path_of(first)}"):
+        row(page, first).click()
+    page.keyboard.press("/")
+    page.keyboard.type("a")
+    held[0].continue_()
+    expect(page.locator("#decision")).to_have_attribute("data-hold", first)
+    page.keyboard.type("x")
+    expect(page.locator("[data-search]").last).to_have_value(re.compile("ax"))
+
+
+def test_a_review_that_is_chosen_while_a_decision_is_sent_opens_after_it(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    first, _second, third = open_queue(page, product, api, "quokka", 3)
+    row(page, first).click()
+    expect(page.locator("#decision")).to_have_attribute("data-hold", first)
+    held = hold_requests(page, f"{path_of(first)}$", "POST")
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.get_by_role("button", name="Approve", exact=True).click()
+    row(page, third).click()
+    held[0].continue_()
+    expect(page.locator("#toasts")).to_contain_text("Undo")
+    expect(page.locator("#decision")).to_have_attribute("data-hold", third)
+    expect(page.locator(CURRENT)).to_have_count(1)
+    expect(row(page, third)).to_have_attribute("aria-current", "true")
+    expect(page.locator(f"#queue-list [data-hold='{first}']")).to_have_count(0)
+
+
+def test_a_run_page_shows_what_happened_while_it_was_refreshed(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/runs/{run}/")
+    seen: list[Route] = []
+    page.route(f"**/runs/{run}/?*", lambda route: seen.append(route))
+    with page.expect_request(f"**/runs/{run}/?*"):
+        page.evaluate(REFRESH)
+    page.evaluate(REFRESH)
+    with page.expect_request(f"**/runs/{run}/?*"):
+        seen[0].continue_()
+    page.unroute(f"**/runs/{run}/?*")
+
+
+def test_a_late_answer_about_a_review_is_not_shown(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
+    sign_in(page, product, "reviewer")
+    here = path_of(f"{run}-1")
+    page.goto(product.address + here)
+    held = hold_requests(page, "/status/$")
+    with page.expect_request("**/status/"):
+        page.evaluate(POLL)
+    with page.expect_request("**/status/"):
+        page.evaluate(POLL)
+    answer = held[0].fetch()
+    page.evaluate(NOTE)
+    for number, route in reversed(list(enumerate(held))):
+        body = answer.text().replace("data-headline>", f"data-headline>{number} ")
+        route.fulfill(response=answer, body=body)
+        page.wait_for_function(DEALT_WITH, arg=f"{here}status/")
+        page.evaluate(NOTE)
+    expect(page.locator("#decision-title")).to_contain_text(re.compile("^1 "))
+
+
+def test_a_menu_of_the_banner_stays_while_something_is_chosen_in_it(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
+    sign_in(page, product, "admin")
+    here = path_of(f"{run}-1")
+    page.goto(product.address + here)
+
+    def reworded(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("</summary>", " now</summary>"))
+
+    page.route(re.compile("/status/$"), reworded)
+    menu = page.locator("#claim summary")
+    menu.click()
+    people = page.get_by_label("Reviewer", exact=True)
+    people.select_option("reviewer2")
+    page.evaluate(NOTE)
+    page.evaluate(POLL)
+    page.wait_for_function(DEALT_WITH, arg=f"{here}status/")
+    expect(people).to_have_value("reviewer2")
+    expect(people).to_be_visible()
+    menu.click()
+    expect(menu).to_have_text("Assign… now")
+
+
+def test_a_preview_that_comes_late_does_not_replace_the_chosen_view(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
+    sign_in(page, product, "reviewer")
+    here = path_of(f"{run}-1")
+    page.goto(product.address + here)
+    held = hold_requests(page, "/preview/$", "POST")
+    with page.expect_request("**/preview/"):
+        page.get_by_role("button", name="Preview", exact=True).click()
+    page.get_by_role("button", name="JSON", exact=True).click()
+    page.evaluate(NOTE)
+    held[0].continue_()
+    page.wait_for_function(DEALT_WITH, arg=f"{here}preview/")
+    expect(page.get_by_label("The whole value as JSON")).to_be_visible()
+    expect(page.locator("[data-preview]")).to_be_hidden()
+
+
+def test_results_of_a_dialog_that_was_closed_are_said(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    open_queue(page, product, api, "bilby", 1)
+    page.locator("#queue-list [data-pick]").check()
+    page.locator("[data-bulk-do=approve]").click()
+    held = hold_requests(page, "/review/", "POST")
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.locator("[data-bulk-send]").click()
+    page.keyboard.press("Escape")
+    held[0].continue_()
+    expect(page.locator("#toasts")).to_contain_text("Undo")
+    expect(page.locator("#queue-list [data-hold]:not(.gone)")).to_have_count(0)
