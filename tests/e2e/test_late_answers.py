@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -77,7 +78,7 @@ def test_a_review_that_is_chosen_while_another_loads_opens_beside_the_bell(
     held[0].continue_()
     expect(page.locator("#decision")).to_have_attribute("data-hold", second)
     expect(page.locator("[data-bell-items]")).to_contain_text("Notification settings")
-    # Whoever writes elsewhere meanwhile goes on there: in the review the letters would be shortcuts.
+    # Who writes elsewhere meanwhile goes on there: in the review the letters would be shortcuts.
     held.clear()
     with page.expect_request(f"**{path_of(first)}"):
         row(page, first).click()
@@ -202,3 +203,27 @@ def test_results_of_a_dialog_that_was_closed_are_said(
     held[0].continue_()
     expect(page.locator("#toasts")).to_contain_text("Undo")
     expect(page.locator("#queue-list [data-hold]:not(.gone)")).to_have_count(0)
+
+
+def test_an_open_review_follows_what_others_decide(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    """The changes that somebody made, and the activity of the run, are shown without a reload."""
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"), echo("c", "d", "BEFORE_EXECUTION"))
+    second = Api(product, "reviewer2", "read,decide")
+    sign_in(page, product, "reviewer")
+    page.goto(product.address + path_of(f"{run}-2"))
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+    def approve(number: int, **edits: Any) -> None:
+        _, found = second(f"executions/{run}/")
+        place = {"execution_id": run, "hold_id": f"{run}-{number}", "version": found["version"]}
+        said = second("reviews/resume/", {**place, "decision": "APPROVE", **edits})
+        assert said[0] == 200, said
+
+    approve(1)
+    expect(page.locator("[data-activity]")).to_contain_text("reviewer2 approved")
+    approve(2, edits={"value": "e"})
+    changes = page.locator("[data-decided-changes]")
+    expect(changes).to_contain_text("1 change made by reviewer2")
+    expect(changes.locator("ins")).to_have_text("e")

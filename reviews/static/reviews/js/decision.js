@@ -101,6 +101,8 @@ async function refresh() {
   showHeadline(here, page.querySelector("[data-headline]"));
   const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
   if (before && now) before.replaceWith(document.importNode(now, true));
+  showChanges(here, page.querySelector("[data-decided-changes]"));
+  showActivity(here, page.querySelector("[data-activity]"));
   if (!document.getElementById("queue")) showWaiting(page.querySelector("[data-waiting]").dataset.waiting);
 }
 
@@ -141,6 +143,20 @@ function showHeadline(here, now) {
   if (shown.textContent === now.textContent) return;
   shown.replaceChildren(...document.importNode(now, true).childNodes);
   showTitle(here);
+}
+
+/** What the decision changed in the payload; where the user's own text is compared with it, both are shown already. */
+function showChanges(here, now) {
+  const shown = here.querySelector("[data-decided-changes]");
+  if (here.querySelector(".versions") || shown?.textContent === now?.textContent) return;
+  shown?.remove();
+  if (now) here.querySelector(".decision-main > .masks, [data-decision-form]").before(document.importNode(now, true));
+}
+
+function showActivity(here, now) {
+  const shown = here.querySelector("[data-activity]");
+  if (!shown || !now || gist(shown) === gist(now)) return;
+  keepFocus(shown, () => shown.replaceWith(document.importNode(now, true)));
 }
 
 /** Put the heading into the title of the page, where the heading before is part of it. */
