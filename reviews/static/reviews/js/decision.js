@@ -182,13 +182,13 @@ function focusedField() {
   return element === document.body ? null : { element, from: element.selectionStart, to: element.selectionEnd };
 }
 
-/** The form is new: the user goes on in the same field, or in what is outside the form. */
+/** The form is new: the user goes on in the same text field, or in what is outside the form; never on a button. */
 function giveBack({ element, from, to }) {
-  const name = element.getAttribute("name");
-  const again = element.isConnected ? element : name && within(`[data-decision-form] [name="${CSS.escape(name)}"]`);
+  const isText = Number.isInteger(from);
+  const again = element.isConnected ? element : isText && within(`[data-decision-form] [name="${CSS.escape(element.name)}"]`);
   if (!again) return;
   again.focus({ preventScroll: element.isConnected });
-  if (Number.isInteger(from)) again.setSelectionRange(from, to);
+  if (isText) again.setSelectionRange(from, to);
 }
 
 /** The text of a banner without its running clocks. */
