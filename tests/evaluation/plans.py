@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,21 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The plan for one intent, and whether it is right in everything."""
+    """The plan for one intent, and whether it is right in everything; no plan states None."""
 
     row: Mapping[str, Any]
     tasks: Mapping[str, Mapping[str, Any]]
-    stated: float
+    stated: float | None
     is_right: bool
 
 
 Planned = tuple[PlanDict | None, float, bool]
 """A plan, the stated probability that it is right, and whether something is asked for."""
+
+FILES = ("intents.json", "plans_more.json", "plans_at_work.json")
+"""The files of labelled intents of several steps. The rows of the last list in ``missing`` the
+parts of the intent that no tool can do; a right plan has no task for them.
+"""
 
 MISSES = ("not split", "not among the candidates", "not chosen", "below the threshold")
 """Why a step has no right tool."""
@@ -58,7 +64,7 @@ MISSES = ("not split", "not among the candidates", "not chosen", "below the thre
 
 def halves() -> dict[str, list[Mapping[str, Any]]]:
     """Return the intents, split by server: the half that is fitted on, and the other."""
-    rows = [*_rows("intents.json"), *_rows("plans_more.json")]
+    rows = [row for name in FILES for row in _rows(name)]
     return {
         "fitting half": [row for row in rows if row.get("half") != "held out"],
         "held-out half": [row for row in rows if row.get("half") == "held out"],
@@ -124,9 +130,11 @@ def measure(
         made, confidence, asks = plan(row)
         tasks = plans.tasks_of(made) if made else {}
         right = _compare(tally, row["steps"], tasks, asks=asks)
+        if row.get("missing"):
+            tally.add("plans without what no tool can do", len(tasks) <= len(row["steps"]), 1)
         if plan is suggested:
             _explain(tally, row, tasks)
-        results.append(Measured(row, tasks, confidence if made else 0.0, right))
+        results.append(Measured(row, tasks, confidence if made else None, right))
     return tally, results
 
 
@@ -136,8 +144,10 @@ def table(
     """Plan each intent, and yield the lines of the table."""
     tally, results = measure(rows, plan)
     yield from tally.lines()
-    brier = sum((each.stated - each.is_right) ** 2 for each in results) / len(results)
-    yield f"  {'Brier score of the stated confidence':44}{brier:20.2f}"
+    stated = [(each.stated, each.is_right) for each in results if each.stated is not None]
+    errors = np.square([confidence - right for confidence, right in stated])
+    yield f"  {'Brier score of the stated confidence':44}{errors.mean():20.2f}"
+    yield f"  {'its standard error':44}{errors.std() / sqrt(len(errors)):20.2f}"
 
 
 def _compare(
