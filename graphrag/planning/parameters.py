@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from graphrag import tokenizer
@@ -68,7 +69,9 @@ _URL = _stems("url urls uri link href")
 _EMAIL = _stems("email mail attendee attendees recipient recipients cc bcc invitee")
 _TIME = _stems("date time start end since until min max from to due after before day datetime")
 _TYPED = frozenset({"url", "email", "datetime", "date", "time", "duration", "relative", "path"})
-_DURATION = _stems("duration timeout interval delay estimate ttl spent second minute hour wait")
+_MOMENTS = frozenset({"datetime", "date", "time"})
+_ZONE = _stems("zone timezone tz")
+_DURATION = _stems("duration timeout interval delay estimate ttl spent second minute hour day wait")
 _UNIT_SECONDS = {"second": 1, "sec": 1, "minut": 60, "min": 60, "hour": 3600, "day": 86_400}
 #: In descriptions of parameters that take "tomorrow" as it is.
 _TAKES_RELATIVE = re.compile(r"\b(?:today|tomorrow|yesterday|natural language|relative)\b", re.I)
@@ -93,6 +96,7 @@ _CUES: Mapping[str, frozenset[str]] = {
     "until": _TO,
     "with": _WITH,
     "by": _WITH,
+    "between": _FROM,
 }
 _COMPOUND = 4
 _CALLED = frozenset("called named titled entitled name title".split())  # noqa: SIM905
@@ -101,13 +105,19 @@ _ABOUT = frozenset("for about on regarding matching containing mentioning of".sp
 _FEW = frozenset("last first latest top newest most".split())  # noqa: SIM905
 SEARCHING = _stems("search find look query locate google scan")
 _SAYING_VERBS = _stems("comment post send reply say write append tell note message answer respond")
-_MAKING = _stems("create make add open rename new start build book schedule")
+MAKING = _stems("create make add open rename new start build book schedule put")
 _ADJECTIVES = frozenset(
     """
     new first last next latest same whole full other old current existing free own entire second
-    third open closed all every each newest right big empty few several some
+    third open closed all every each newest right big empty few several some between among during
+    behind inside near there
     """.split()  # noqa: SIM905
 )
+
+
+def is_origin(parameter: "Parameter") -> bool:
+    """Whether it says from where something is taken: ``source``."""
+    return bool(parameter.stems & _FROM) and parameter.takes_text and not parameter.is_time
 
 
 def is_query_name(name: str) -> bool:
@@ -229,12 +239,18 @@ class Parameter:
     @property
     def is_time(self) -> bool:
         """Whether it is a date or a time."""
+        if self.stems & _ZONE:
+            return False
         return self.format in ("date", "date-time", "time") or bool(self.stems & _TIME)
 
     @property
     def is_locator(self) -> bool:
         """Whether it says which thing is meant, not what it contains."""
         return self.is_path or self.is_url or bool(self.stems & _LOCATORS)
+
+    def is_locator_of(self, things: frozenset[str]) -> bool:
+        """Whether it names one of some things, or says which is meant: ``nodeName``."""
+        return bool(self.entity & things) and bool(self.stems & (_NAMING | _LOCATORS))
 
     @property
     def is_bare(self) -> bool:
@@ -363,8 +379,14 @@ def _is_word_of_tool(value: Literal, parameter: Parameter) -> bool:
 
 
 def verb_stem(words: list[str]) -> str:
-    """Return the stem of the first word that is no stop word: usually the verb of the step."""
-    return next((tokenizer.stem(word) for word in words if word not in tokenizer.STOP_WORDS), "")
+    """Return the stem of the first word that is no stop word: usually the verb of the step.
+
+    A word after an article is none: ``pod`` of "the pod api-0 is slow: describe it".
+    """
+    for before, word in pairwise(["", *words]):
+        if word not in tokenizer.STOP_WORDS and before not in ("the", "a", "an"):
+            return tokenizer.stem(word)
+    return ""
 
 
 def _label(value: Literal, verb: str) -> frozenset[str]:
@@ -385,7 +407,7 @@ def _by_words(value: Literal, parameter: Parameter, label: frozenset[str], verb:
     """Return how well the words around a literal suit the parameter's name and description."""
     entity = parameter.entity
     scores = [0.3]
-    if verb in _MAKING and label & parameter.tool_stems and parameter.stems & _stems("id"):
+    if verb in MAKING and label & parameter.tool_stems and parameter.stems & _stems("id"):
         return 0.3  # what is created has no identifier yet
     named = label & entity or _compounds(label, entity)
     if named and not (set(value.before[:3]) & _CALLED and not _names(parameter, label)):
@@ -395,6 +417,8 @@ def _by_words(value: Literal, parameter: Parameter, label: frozenset[str], verb:
     cue = next((word for word in value.before[:2] if word in _CUES), "")
     if cue and _CUES[cue] & parameter.stems:
         scores.append(0.88)
+    if value.before == ("and",) and value.kind in _MOMENTS and _TO & parameter.stems:
+        scores.append(0.88)  # "between 9:00 and 11:00"
     if parameter.name in value.before[:2] and parameter.name in tokenizer.STOP_WORDS:
         scores.append(0.9)
     if value.kind in ("quoted", "name", "slug", "mark", "key", "path"):
@@ -429,7 +453,7 @@ def _of_text(value: Literal, parameter: Parameter, label: frozenset[str], verb: 
         (near & _CALLED and parameter.is_title, 0.87),
         (identifies and label & parameter.tool_stems, 0.86),
         (parameter.is_query and (near & _ABOUT or verb in SEARCHING), 0.85),
-        (quoted and parameter.is_title and verb in _MAKING and label & parameter.tool_stems, 0.84),
+        (quoted and parameter.is_title and verb in MAKING and label & parameter.tool_stems, 0.84),
         (quoted and parameter.is_content and verb in _SAYING_VERBS, 0.82),
         (quoted and parameter.is_content and label & parameter.tool_stems, 0.83),
         (identifies and label & parameter.described_stems, 0.75),

@@ -65,7 +65,7 @@ def add_steps(
         if draft.remaining < 1:
             draft.left_out += 1
             draft.warnings.append(_full(draft, step))
-        elif best is None or not tool_choice.is_match(draft, best, named):
+        elif best is None or not tool_choice.is_match(draft, best, named) or _is_beyond(step):
             draft.left_out += 1
             draft.warnings.append(no_match_warning(draft, step, [each.ranked for each in choices]))
         else:
@@ -76,6 +76,11 @@ def add_steps(
         unused = choices[0].filled[0].unused if ids and choices[0].filled else ()
         signals = {each.ranked.tool.name: astuple(each.signals) for each in choices}
         draft.considered.append(Considered(step, signals, ids[0] if ids else "", unused))
+
+
+def _is_beyond(step: Step) -> bool:
+    """Whether no tool can be meant: a verb that the catalogue lacks, and no value of the text."""
+    return step.is_foreign and not step.literals
 
 
 def confidence(draft: Draft, reasons: Sequence[TaskReason]) -> float:
