@@ -86,6 +86,7 @@ _KIND_NAMES: Mapping[str, frozenset[str]] = {
 }
 _NAMING = _stems("name id key slug")
 _FROM = _stems("source src from start begin old base min since origin find")
+_ORIGIN = _stems("source src")
 _TO = _stems("target destination dest to end new max until output")
 _WITH = _stems("replace replacement new with")
 _CUES: Mapping[str, frozenset[str]] = {
@@ -117,7 +118,7 @@ _ADJECTIVES = frozenset(
 
 def is_origin(parameter: "Parameter") -> bool:
     """Whether it says from where something is taken: ``source``."""
-    return bool(parameter.stems & _FROM) and parameter.takes_text and not parameter.is_time
+    return bool(parameter.stems & _ORIGIN) and parameter.takes_text
 
 
 def is_query_name(name: str) -> bool:

@@ -27,7 +27,7 @@ _PRODUCER_FIT, _PRODUCER_NAME_FIT = 0.6, 0.9
 #: Probability below which the planner asks whether a tool is the right one.
 SURE = 0.5
 #: Probability of a plan below which the planner asks about it: the lowest, in steps of 0.05, at
-#: which at most 5 % of the fitting half's plans are wrong and ask nothing.
+#: which at most 2 % of the plans for servers left out of the fit are wrong and ask nothing.
 PLAN_SURE = 0.65
 
 
