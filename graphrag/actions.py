@@ -24,8 +24,18 @@ create add insert put write attach upload commit update edit rename move set cha
 copy make start save format merge sort replace convert load import append record log register
 send post publish reply schedule book approve apply push
 """
+_FOREIGN_CHANGE_WORDS = """
+crée créer ajoute ajouter écris écrire modifie modifier renomme renommer déplace déplacer
+envoie envoyer publie publier enregistre enregistrer copie copier remplace remplacer insère insérer
+planifie planifier réserve réserver mets mettre réponds répondre
+erstelle erstellen füge hinzufügen schreib schreibe schreiben ändere ändern bearbeite bearbeiten
+verschiebe verschieben sende senden schick schicke schicken veröffentliche veröffentlichen
+speichere speichern kopiere kopieren ersetze ersetzen setze setzen trage eintragen buche buchen
+antworte antworten
+"""
 _CHANGE = tokenizer.stem_set(_CHANGE_WORDS)
-_CHANGE_VERBS = frozenset(_CHANGE_WORDS.split())
+_CHANGE_VERBS = frozenset([*_CHANGE_WORDS.split(), *_FOREIGN_CHANGE_WORDS.split()])
+_INDEFINITE = {"a", "an", "another", "new"}
 _GIVE = {"give", "tell", "bring", "gib", "gebt", "donne", "donnez", "dis"}
 _TO_ME = {"me", "us", "mir", "uns", "moi", "nous"}
 _DESTROY = tokenizer.stem_set("""
@@ -91,9 +101,12 @@ def names_only_actions(stems: Collection[str]) -> bool:
 def _first(words: Sequence[str]) -> Effect | None:
     """Return the effect of the first verb; a verb of change counts in its base form only.
 
-    "the last commits" and "the changes" are objects, not requests.
+    "the last commits" and "the changes" are objects, not requests. "Open a pull request" creates
+    one, "open the file" reads it: before an indefinite object, the verb tells neither.
     """
     for word, following in pairwise([*words, ""]):
+        if word == "open" and following in _INDEFINITE:
+            continue
         if word in _CHANGE_VERBS:
             return Effect.CHANGE
         if tokenizer.stem(word) in _READ or (word in _GIVE and following in _TO_ME):
