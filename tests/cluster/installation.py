@@ -6,13 +6,13 @@ import contextlib
 import os
 import random
 import secrets
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import redis
 
 from config.devserver.embedded.processes import tail
@@ -169,12 +169,18 @@ class Installation:
             found["a clock that jumps"] = (lambda: self.jump_clock(dice), nothing)
         return found
 
-    def kill_one(self, dice: random.Random) -> None:
-        """SIGKILL to any process of the product: a parent or a child, on any of its hosts."""
+    def kill_one(self, dice: random.Random) -> bool:
+        """SIGKILL to any process of the product: a parent or a child, on any of its hosts.
+
+        Returns whether it ran until then.
+        """
         pids = [pid for host in self.hosts for pid in host.pids()]
-        if pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(dice.choice(pids), signal.SIGKILL)
+        with contextlib.suppress(IndexError, psutil.NoSuchProcess):
+            process = psutil.Process(dice.choice(pids))
+            runs = process.status() != psutil.STATUS_ZOMBIE
+            process.kill()
+            return runs
+        return False
 
     def restart_postgres(self) -> None:
         self.primary.stop_at_once()

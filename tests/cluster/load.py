@@ -18,7 +18,7 @@ NAME = "holdpoint.example.com"
 HEADERS = {"Host": NAME, "X-Forwarded-Proto": "https"}
 #: What a proxy or the product answers while a server is replaced; other errors are faults.
 RETRIED = frozenset({429, 502, 503, 504})
-PATIENCE = 180.0
+PATIENCE = 300.0
 #: Seconds in which the last runs end, once no more are started.
 DRAIN = 600.0
 
