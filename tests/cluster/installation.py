@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,9 @@ COMMANDS = {
     "worker": "manage.py run_workers",
     "sweeper": "manage.py run_sweeper",
 }
+
+#: Seconds after a start in which no other of these processes is killed.
+STARTING = 10.0
 
 #: What makes something fail, and what mends it.
 Fault = tuple[Callable[[], None], Callable[[], None]]
@@ -71,6 +75,7 @@ class Installation:
         #: Statuses after which clients repeat a request.
         self.retried = set(RETRIED)
         self._processes: dict[tuple[str, str], Process] = {}
+        self._started_at = 0.0
         #: Whether a socket that was closed can ask for its last minute: see `jump_clock`.
         self.clocks_are_right = True
 
@@ -114,6 +119,7 @@ class Installation:
         words = COMMANDS[name].format(address=host.address).split()
         command = [sys.executable, *words]
         self._processes[host.name, name] = host.start(f"{name}.log", *command, env=env)
+        self._started_at = time.monotonic()
 
     def start_what_ended(self) -> None:
         """What a service manager does."""
@@ -172,9 +178,13 @@ class Installation:
     def kill_one(self, dice: random.Random) -> bool:
         """SIGKILL to any process of the product: a parent or a child, on any of its hosts.
 
-        Returns whether it ran until then.
+        Soon after a parent was started only children are killed, which are back at once: otherwise
+        a fast pace would kill every parent before it does anything. Returns whether one was killed.
         """
         pids = [pid for host in self.hosts for pid in host.pids()]
+        if time.monotonic() - self._started_at < STARTING:
+            parents = {process.pid for process in self._processes.values()}
+            pids = [pid for pid in pids if pid not in parents]
         with contextlib.suppress(IndexError, psutil.NoSuchProcess):
             process = psutil.Process(dice.choice(pids))
             runs = process.status() != psutil.STATUS_ZOMBIE
