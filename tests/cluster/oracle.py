@@ -95,7 +95,12 @@ def check(
 
 def undelivered(receiver: Receiver, runs: dict[str, int]) -> dict[str, list[int]]:
     """The runs whose events did not all arrive in their order, and the seqs that did."""
-    orders = {run: receiver.order(run) for run in runs}
+    # In one pass: thousands of bodies are parsed.
+    seen: dict[str, dict[int, None]] = {run: {} for run in runs}
+    for body in (each.body for each in receiver.accepted):
+        if body.get("executionId") in seen:
+            seen[body["executionId"]].setdefault(body["seq"])
+    orders = {run: [*seqs] for run, seqs in seen.items()}
     return {run: order for run, order in orders.items() if order != [*range(1, runs[run] + 1)]}
 
 
