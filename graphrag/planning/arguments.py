@@ -22,8 +22,6 @@ _QUERY_LANGUAGES = re.compile(r"\b(sql|jql|cql|jmespath|xpath|regex)\b", re.IGNO
 _WORDS = re.compile(r"[\w-]+|,")
 _NO_SERVERS: frozenset[str] = frozenset()
 _NOTHING = object()
-_FILES = tokenizer.stem_set("file document workbook folder directory")
-_PATHS = tokenizer.stem_set("path file filename filepath")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +169,9 @@ def _value(
     if literal is not None:
         return literal
     if not parameter.is_required:
-        if _means_carried(parameter, step, carried):
-            return carried[parameter.name]
         sole = sum(parameters.is_query_name(name) for name in parameter.tool.parameters) == 1
         return _search_text(parameter, step) if sole and step.has_subject else None
-    value = carried.get(parameter.name, _carried_path(parameter, step, carried))
+    value = carried.get(parameter.name)
     near = argument_sources.best_source(parameter, available, step, _REQUIRED_FIT)
     # An output precedes an input that an earlier task of the plan already lacks.
     may_carry = value is not None and _may_carry(parameter, step, value)
@@ -186,23 +182,6 @@ def _value(
     if len(parameter.choices) == 1:
         return parameter.choices[0]
     return _search_text(parameter, step)
-
-
-def _means_carried(parameter: Parameter, step: Step, carried: Mapping[str, Any]) -> bool:
-    """Whether "it" is the thing that an optional argument of an earlier task names."""
-    if not step.has_pronoun or not isinstance(carried.get(parameter.name), str):
-        return False
-    is_bare_name = parameter.name == "name" and not parameter.tool_stems & parameters.MAKING
-    return parameter.is_locator_of(step.referents) or is_bare_name
-
-
-def _carried_path(parameter: Parameter, step: Step, carried: Mapping[str, Any]) -> Any:
-    """Return the path of an earlier task that "the file" means, for the ``source`` of a move."""
-    takes = parameter.is_path or parameters.is_origin(parameter)
-    if not takes or not (step.has_pronoun or step.definite_stems & _FILES):
-        return None
-    paths = [value for name, value in carried.items() if parameters.name_stems(name) & _PATHS]
-    return paths[-1] if paths else None
 
 
 def _may_carry(parameter: Parameter, step: Step, value: Any) -> bool:

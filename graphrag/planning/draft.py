@@ -1,6 +1,6 @@
 """A plan under construction: its tasks, and what they may use."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -180,15 +180,6 @@ class Draft:
         self.earlier[task_id] = tool
         self.carried.setdefault(tool.server, {}).update(filled.values)
         return task_id
-
-    def repeats(self, tool: ToolRecord, filled: Sequence[FilledArguments]) -> bool:
-        """Whether a call repeats one of the plan, and nothing that can change data is between."""
-        for task in reversed(self.tasks):
-            if task.get("tool") == tool.name and filled and task["arguments"] == filled[0].values:
-                return True
-            if not self.is_read_only((task["id"],)):
-                return False
-        return False
 
     def is_read_only(self, tasks: Iterable[str]) -> bool:
         """Whether all of these tasks call tools that only read."""

@@ -20,8 +20,7 @@ VERBS = frozenset(
     create cut deactivate decline delete deploy describe detect diff disable display download
     draft drop duplicate edit email emit empty enable enumerate estimate evaluate execute
     export extract fetch fill filter find fix forget fork format forward generate get give
-    grab group hide highlight import index inform insert inspect install join jot keep label
-    launch leave let
+    grab group hide highlight import index inform insert inspect install join label launch
     link list load locate lock log look make mark measure mention merge modify move note
     notify open order parse paste patch pick pin ping place plan plot post prepare print
     process produce protect publish pull push put query react read rebase record redirect
@@ -47,27 +46,6 @@ _THEN = re.compile(
     r"(?:[;\n]|(?<=[\w\"'”`)\]])[.!?](?=\s)"
     r"|,?\s*\b(?:and then|then|after that|afterwards|finally|next(?=,|\s+\w+\s+(?:the|an?|it)\b))"
     r"\b,?)",
-    re.IGNORECASE,
-)
-#: An action with a verb that is not listed: "drain it", "wire the salaries". Prepositions and other
-#: words that stand before a noun as well are no verbs.
-_UNLISTED = re.compile(
-    r"(?P<verb>[a-z]{3,})\s+(?:it|them|this|that|these|those|the|an?|my|our|your|his|her|their|its"
-    r"|all|every|each|everything|everyone|everybody|what)\b"
-)
-_NO_VERBS = tokenizer.STOP_WORDS | frozenset(
-    """
-    above across against along although amid among around behind below beneath beside besides
-    between beyond concerning despite even except here however inside like maybe near off once only
-    outside perhaps plus possibly regarding since still there though toward towards under unless
-    unlike whether yet again
-    """.split()  # noqa: SIM905
-)
-#: "In the base appA1, look for ...": a place before the action, not an action of its own.
-_PLACE = re.compile(r"(?:in|on|at|from|inside|within|under|for|with|using)\b", re.IGNORECASE)
-#: "tell #ops", "let the team know": a message to others.
-_INFORMS = re.compile(
-    r"\b(?:tell|inform|notify|alert|ping)\s+(?!me\b|us\b)|\blet\s+(?!me\b|us\b)[^,;]+?\s+know\b",
     re.IGNORECASE,
 )
 _AND = re.compile(r"(?:,\s*(?:and\b)?|\band\b|\bplus\b|&)\s*", re.IGNORECASE)
@@ -155,7 +133,6 @@ class Step:
 
     ``antecedent`` is the object of the previous step, to which "it" refers. ``joined`` are verbs
     with their particle as the catalogue writes them: ``checkout`` of "check it out".
-    ``is_foreign`` when neither the verb is known nor any text of the catalogue has it ("fax it").
     """
 
     text: str
@@ -163,7 +140,6 @@ class Step:
     literals: tuple[Literal, ...] = ()
     antecedent: str = ""
     joined: str = ""
-    is_foreign: bool = False
 
     @property
     def query(self) -> str:
@@ -171,15 +147,8 @@ class Step:
 
         A pronoun adds the noun to which it refers.
         """
-        informs = "post message" if self.informs else ""
-        noun = self.antecedent if self.has_pronoun and not self.informs else ""
-        parts = (self._plain_query, self.joined, informs, noun)
+        parts = (self._plain_query, self.joined, self.antecedent if self.has_pronoun else "")
         return " ".join(filter(None, parts))
-
-    @property
-    def informs(self) -> bool:
-        """Whether it is a message to others: "tell #ops", "let the team know"."""
-        return bool(_INFORMS.search(_without_quotations(self)))
 
     @property
     def has_pronoun(self) -> bool:
@@ -263,8 +232,6 @@ class Step:
     @property
     def verb(self) -> str:
         """The stem of its first verb; empty without one. "Open a request" creates one."""
-        if self.informs:
-            return tokenizer.stem("post")
         if _CREATES.search(self.text):
             return tokenizer.stem("create")
         words = (word.strip(".,:!?").lower() for word in self.text.split())
@@ -330,7 +297,6 @@ def steps(intent: str, *, vocabulary: Vocabulary = _NO_WORDS, antecedent: str = 
                         literals.find(piece, ignored=vocabulary.servers),
                         _antecedent(found) or antecedent,
                         _joined(piece, vocabulary),
-                        _is_foreign(piece, vocabulary),
                     )
                     found.append(step)
     return found[:MAX_STEPS]
@@ -339,13 +305,6 @@ def steps(intent: str, *, vocabulary: Vocabulary = _NO_WORDS, antecedent: str = 
 def _antecedent(earlier: Sequence[Step]) -> str:
     """Return the object of the last step that has one."""
     return next((step.object for step in reversed(earlier) if step.object), "")
-
-
-def _is_foreign(piece: str, vocabulary: Vocabulary) -> bool:
-    """Whether a piece begins with a verb that neither the planner nor the catalogue knows."""
-    verb = _unlisted_verb(_BEFORE_VERB.sub("", piece, count=1).lower())
-    known = verb in VERBS or verb in vocabulary.verbs or not vocabulary.stems
-    return bool(verb) and not known and tokenizer.stem(verb) not in vocabulary.stems
 
 
 def _joined(piece: str, vocabulary: Vocabulary) -> str:
@@ -400,8 +359,7 @@ def _actions(part: str, verbs: Collection[str]) -> Iterator[str]:
     """Split a clause into pieces that each begin with an action and have an object."""
     current = ""
     for piece in _outside_literals(part, _AND):
-        leads = bool(_PLACE.match(current)) and not _has_action(current, verbs)
-        if current and _starts_action(piece, verbs) and _has_object(current) and not leads:
+        if current and _starts_action(piece, verbs) and _has_object(current):
             yield current
             current = piece
         elif current and _POSSESSION.match(piece) and (verb := _reading_verb(current)):
@@ -426,23 +384,7 @@ def _starts_action(piece: str, verbs: Collection[str] = VERBS) -> bool:
         _BEFORE_VERB.sub("", piece, count=1).split() if _BEFORE_VERB.match(piece) else piece.split()
     )
     verb = words[0].strip(".,:!?").lower() if words else ""
-    if verb in verbs:
-        return len(words) > 1 or verb in _ALONE
-    return bool(_unlisted_verb(" ".join(words[:2])))
-
-
-def _unlisted_verb(piece: str) -> str:
-    """Return the first word if an object follows, as after a verb: ``drain`` of "drain it"."""
-    found = _UNLISTED.match(piece)
-    is_verb = found and not (
-        found["verb"] in _NO_VERBS or found["verb"].endswith(("ing", "ed", "ly"))
-    )
-    return found["verb"] if found and is_verb else ""
-
-
-def _has_action(piece: str, verbs: Collection[str]) -> bool:
-    """Whether a word of a piece is a verb."""
-    return any(word.lower() in verbs for word in _WORD.findall(piece))
+    return verb in verbs and (len(words) > 1 or verb in _ALONE)
 
 
 def _has_object(piece: str) -> bool:

@@ -80,9 +80,6 @@ _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"(?<!\w)(?:[A-Za-z]*\d[\w.]*|\w+)(?:[-_:.]\w+)+|\bv?\d+(?:\.\d+)+\b"
             # An identifier: letters and digits in one word.
             r"|\b(?=\w*\d)(?=\w*[A-Za-z])\w{6,}\b"
-            # The plain word of "a branch called trial".
-            r"|(?:(?<=\bcalled )|(?<=\bnamed ))(?!(?:after|an?|by|from|in|it|the)\b)\w+\b"
-            r"(?=\s*(?:[^\w\s]|\Z)|\s+(?:and|as|at|by|for|from|in|on|to|with)\b)"
         ),
     ),
 )

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from graphrag import tokenizer
@@ -69,9 +68,7 @@ _URL = _stems("url urls uri link href")
 _EMAIL = _stems("email mail attendee attendees recipient recipients cc bcc invitee")
 _TIME = _stems("date time start end since until min max from to due after before day datetime")
 _TYPED = frozenset({"url", "email", "datetime", "date", "time", "duration", "relative", "path"})
-_MOMENTS = frozenset({"datetime", "date", "time"})
-_ZONE = _stems("zone timezone tz")
-_DURATION = _stems("duration timeout interval delay estimate ttl spent second minute hour day wait")
+_DURATION = _stems("duration timeout interval delay estimate ttl spent second minute hour wait")
 _UNIT_SECONDS = {"second": 1, "sec": 1, "minut": 60, "min": 60, "hour": 3600, "day": 86_400}
 #: In descriptions of parameters that take "tomorrow" as it is.
 _TAKES_RELATIVE = re.compile(r"\b(?:today|tomorrow|yesterday|natural language|relative)\b", re.I)
@@ -86,7 +83,6 @@ _KIND_NAMES: Mapping[str, frozenset[str]] = {
 }
 _NAMING = _stems("name id key slug")
 _FROM = _stems("source src from start begin old base min since origin find")
-_ORIGIN = _stems("source src")
 _TO = _stems("target destination dest to end new max until output")
 _WITH = _stems("replace replacement new with")
 _CUES: Mapping[str, frozenset[str]] = {
@@ -97,7 +93,6 @@ _CUES: Mapping[str, frozenset[str]] = {
     "until": _TO,
     "with": _WITH,
     "by": _WITH,
-    "between": _FROM,
 }
 _COMPOUND = 4
 _CALLED = frozenset("called named titled entitled name title".split())  # noqa: SIM905
@@ -106,19 +101,13 @@ _ABOUT = frozenset("for about on regarding matching containing mentioning of".sp
 _FEW = frozenset("last first latest top newest most".split())  # noqa: SIM905
 SEARCHING = _stems("search find look query locate google scan")
 _SAYING_VERBS = _stems("comment post send reply say write append tell note message answer respond")
-MAKING = _stems("create make add open rename new start build book schedule put")
+_MAKING = _stems("create make add open rename new start build book schedule")
 _ADJECTIVES = frozenset(
     """
     new first last next latest same whole full other old current existing free own entire second
-    third open closed all every each newest right big empty few several some between among during
-    behind inside near there
+    third open closed all every each newest right big empty few several some
     """.split()  # noqa: SIM905
 )
-
-
-def is_origin(parameter: "Parameter") -> bool:
-    """Whether it says from where something is taken: ``source``."""
-    return bool(parameter.stems & _ORIGIN) and parameter.takes_text
 
 
 def is_query_name(name: str) -> bool:
@@ -240,18 +229,12 @@ class Parameter:
     @property
     def is_time(self) -> bool:
         """Whether it is a date or a time."""
-        if self.stems & _ZONE:
-            return False
         return self.format in ("date", "date-time", "time") or bool(self.stems & _TIME)
 
     @property
     def is_locator(self) -> bool:
         """Whether it says which thing is meant, not what it contains."""
         return self.is_path or self.is_url or bool(self.stems & _LOCATORS)
-
-    def is_locator_of(self, things: frozenset[str]) -> bool:
-        """Whether it names one of some things, or says which is meant: ``nodeName``."""
-        return bool(self.entity & things) and bool(self.stems & (_NAMING | _LOCATORS))
 
     @property
     def is_bare(self) -> bool:
@@ -380,14 +363,8 @@ def _is_word_of_tool(value: Literal, parameter: Parameter) -> bool:
 
 
 def verb_stem(words: list[str]) -> str:
-    """Return the stem of the first word that is no stop word: usually the verb of the step.
-
-    A word after an article is none: ``pod`` of "the pod api-0 is slow: describe it".
-    """
-    for before, word in pairwise(["", *words]):
-        if word not in tokenizer.STOP_WORDS and before not in ("the", "a", "an"):
-            return tokenizer.stem(word)
-    return ""
+    """Return the stem of the first word that is no stop word: usually the verb of the step."""
+    return next((tokenizer.stem(word) for word in words if word not in tokenizer.STOP_WORDS), "")
 
 
 def _label(value: Literal, verb: str) -> frozenset[str]:
@@ -408,7 +385,7 @@ def _by_words(value: Literal, parameter: Parameter, label: frozenset[str], verb:
     """Return how well the words around a literal suit the parameter's name and description."""
     entity = parameter.entity
     scores = [0.3]
-    if verb in MAKING and label & parameter.tool_stems and parameter.stems & _stems("id"):
+    if verb in _MAKING and label & parameter.tool_stems and parameter.stems & _stems("id"):
         return 0.3  # what is created has no identifier yet
     named = label & entity or _compounds(label, entity)
     if named and not (set(value.before[:3]) & _CALLED and not _names(parameter, label)):
@@ -418,8 +395,6 @@ def _by_words(value: Literal, parameter: Parameter, label: frozenset[str], verb:
     cue = next((word for word in value.before[:2] if word in _CUES), "")
     if cue and _CUES[cue] & parameter.stems:
         scores.append(0.88)
-    if value.before == ("and",) and value.kind in _MOMENTS and _TO & parameter.stems:
-        scores.append(0.88)  # "between 9:00 and 11:00"
     if parameter.name in value.before[:2] and parameter.name in tokenizer.STOP_WORDS:
         scores.append(0.9)
     if value.kind in ("quoted", "name", "slug", "mark", "key", "path"):
@@ -454,7 +429,7 @@ def _of_text(value: Literal, parameter: Parameter, label: frozenset[str], verb: 
         (near & _CALLED and parameter.is_title, 0.87),
         (identifies and label & parameter.tool_stems, 0.86),
         (parameter.is_query and (near & _ABOUT or verb in SEARCHING), 0.85),
-        (quoted and parameter.is_title and verb in MAKING and label & parameter.tool_stems, 0.84),
+        (quoted and parameter.is_title and verb in _MAKING and label & parameter.tool_stems, 0.84),
         (quoted and parameter.is_content and verb in _SAYING_VERBS, 0.82),
         (quoted and parameter.is_content and label & parameter.tool_stems, 0.83),
         (identifies and label & parameter.described_stems, 0.75),

@@ -26,8 +26,8 @@ _PRODUCERS = 12
 _PRODUCER_FIT, _PRODUCER_NAME_FIT = 0.6, 0.9
 #: Probability below which the planner asks whether a tool is the right one.
 SURE = 0.5
-#: Probability of a plan below which the planner asks about it: the lowest, in steps of 0.05, at
-#: which at most 2 % of the plans for servers left out of the fit are wrong and ask nothing.
+#: Probability of a plan below which the planner asks about it: with the first fit, the lowest in
+#: steps of 0.05 at which at most 5 % of the fitting half's plans were wrong and asked nothing.
 PLAN_SURE = 0.65
 
 
@@ -65,7 +65,7 @@ def add_steps(
         if draft.remaining < 1:
             draft.left_out += 1
             draft.warnings.append(_full(draft, step))
-        elif best is None or not tool_choice.is_match(draft, best, named) or _is_beyond(step):
+        elif best is None or not tool_choice.is_match(draft, best, named):
             draft.left_out += 1
             draft.warnings.append(no_match_warning(draft, step, [each.ranked for each in choices]))
         else:
@@ -76,11 +76,6 @@ def add_steps(
         unused = choices[0].filled[0].unused if ids and choices[0].filled else ()
         signals = {each.ranked.tool.name: astuple(each.signals) for each in choices}
         draft.considered.append(Considered(step, signals, ids[0] if ids else "", unused))
-
-
-def _is_beyond(step: Step) -> bool:
-    """Whether no tool can be meant: a verb that the catalogue lacks, and no value of the text."""
-    return step.is_foreign and not step.literals
 
 
 def confidence(draft: Draft, reasons: Sequence[TaskReason]) -> float:

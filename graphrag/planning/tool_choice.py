@@ -160,16 +160,12 @@ def choose(
             follower=_support(draft, item.tool.name),
         )
         choices.append(Choice(ranked=item, filled=filled, signals=signals, score=signals.total))
-    # A tool that fits too little for a plan never precedes one that fits, nor does a call that the
-    # plan has already.
+    # A tool that fits too little for a plan never precedes one that fits.
     choices.sort(
         key=lambda choice: (
-            not is_match(draft, choice, named),
-            draft.repeats(choice.ranked.tool, choice.filled),
-            -choice.score,
-            choice.ranked.tool.name,
+            not is_match(draft, choice, named), -choice.score, choice.ranked.tool.name,
         )
-    )
+    )  # fmt: skip
     choices = _refused_later(draft, choices)
     second = choices[1].score if len(choices) > 1 else 0.0
     return [

@@ -7,15 +7,14 @@ from graphrag import tokenizer
 _CLASSES = tuple(
     tokenizer.stem_set(line)
     for line in (
-        "create make add open new insert build start draft book schedule file submit post put leave"
-        " comment",
+        "create make add open new insert build start draft book schedule file submit post",
         "delete remove drop erase wipe purge forget uninstall clear cancel",
-        "read get show open view describe retrieve fetch give tell see load inspect grab",
+        "read get show open view describe retrieve fetch give tell see load inspect",
         "list show enumerate what which who browse get see",
         "search find look query locate lookup",
         "update edit change modify set close reopen patch transition assign resolve replace apply",
-        "write save store put append export record note remember jot keep",
-        "send post share message tell publish reply comment notify leave",
+        "write save store put append export record note remember",
+        "send post share message tell publish reply comment notify",
         "move rename relocate transfer",
         "copy duplicate clone fork",
         "run execute start restart rollout trigger scale",
@@ -27,10 +26,6 @@ _CLASSES = tuple(
         "merge combine",
     )
 )
-
-
-#: Nouns in most names of tools: ``read_file``, ``list_comments``.
-_NOUNS = tokenizer.stem_set("comment file message note record")
 
 
 @lru_cache(maxsize=16_384)
@@ -45,10 +40,7 @@ def agreement(verb: str, name_stems: frozenset[str]) -> int:
     0 when either has no known verb. Both are stems.
     """
     wanted = _classes(verb)
-    actions = name_stems - _NOUNS
-    if not any(map(_classes, actions)):
-        actions = name_stems
-    offered = frozenset().union(*map(_classes, actions))
+    offered = frozenset().union(*map(_classes, name_stems))
     if not wanted or not offered:
         return 0
-    return 1 if wanted & offered or verb in actions else -1
+    return 1 if wanted & offered or verb in name_stems else -1

@@ -129,19 +129,6 @@ def test_an_unmatched_step_is_omitted_with_a_warning(
     assert any("bake a chocolate cake" in warning for warning in found.warnings)
 
 
-def test_a_verb_that_no_tool_has_gets_no_tool(files_catalogue: list[ToolRecord]) -> None:
-    found = planning_services.suggest("read the file a.txt and fax it to the lawyer")
-    assert tools_of(found) == ["files.read_file"]
-    assert found.warnings == ("No tool fits 'fax it to the lawyer' well enough.",)
-
-
-def test_a_call_that_the_plan_has_already_comes_later(files_catalogue: list[ToolRecord]) -> None:
-    found = planning_services.suggest("read the file a.txt, then show the file")
-    assert tools_of(found)[0] == "files.read_file"
-    calls = [(task["tool"], task["arguments"]) for task in by_id(found).values()]
-    assert all(calls.count(call) == 1 for call in calls)
-
-
 @pytest.mark.parametrize("intent", ["", "  ", "\x00", "???"])
 def test_an_empty_intent_or_catalogue_is_reported(db: None, intent: str) -> None:
     found = planning_services.suggest(intent)

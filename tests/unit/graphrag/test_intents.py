@@ -15,10 +15,6 @@ from graphrag.planning import intents, literals
         ("convert the date and time", ["convert the date and time"]),
         ("find and replace text", ["find and replace text"]),
         ("fetch it now, then parse html; save it", ["fetch it now", "parse html", "save it"]),
-        ("read a.txt and fax it", ["read a.txt", "fax it"]),
-        ("read a.txt and between the lines", ["read a.txt and between the lines"]),
-        ("In the base appA1b2, look for 'x'", ["In the base appA1b2 and look for 'x'"]),
-        ("file a bug and let #qa know", ["file a bug", "let #qa know"]),
         ("1. list files\n2. read the first", ["list files", "read the first"]),
         ("open https://x.org/a,b;c and save it", ["open https://x.org/a,b;c", "save it"]),
         ("write 'first this, then that' to a file", ["write 'first this, then that' to a file"]),
@@ -70,8 +66,6 @@ def test_literals_are_found_by_their_kind() -> None:
         ("free next week or on Monday", [("relative", "next week"), ("relative", "on Monday")]),
         ("write =SUM(B2:B9) to the base appA1b2",
          [("formula", "=SUM(B2:B9)"), ("name", "appA1b2")]),
-        ("put a branch called trial in it", [("name", "trial")]),
-        ("a page called by the sweeper", []),
         ("List all files", []),
     ],
 )  # fmt: skip
@@ -129,11 +123,11 @@ CATALOGUE = intents.Vocabulary(verbs=frozenset({"cordon"}), stems={"checkout", "
 
 
 def test_the_verbs_of_the_catalogue_begin_a_step() -> None:
-    intent = "read the log and cordon node worker-3"
+    intent = "read the log and cordon the node"
     assert len(intents.steps(intent)) == 1
     assert [step.text for step in intents.steps(intent, vocabulary=CATALOGUE)] == [
         "read the log",
-        "cordon node worker-3",
+        "cordon the node",
     ]
 
 
@@ -160,22 +154,6 @@ def test_a_pronoun_stands_for_the_object_of_an_earlier_step(
 def test_opening_something_new_creates_it() -> None:
     verbs = [intents.steps(text)[0].verb for text in ("open a request", "open the request")]
     assert verbs == ["creat", "open"]
-
-
-@pytest.mark.parametrize(
-    ("text", "verb"),
-    [("tell #ops what is in it", "post"), ("let the team know", "post"), ("tell me more", "tell")],
-)
-def test_telling_others_is_a_message(text: str, verb: str) -> None:
-    (step,) = intents.steps(text)
-    assert step.verb == verb
-    assert ("message" in step.query) is (verb == "post")
-
-
-def test_a_verb_that_nothing_knows_is_foreign() -> None:
-    found = intents.steps("read it, fax it and checkout the branch", vocabulary=CATALOGUE)
-    assert [step.is_foreign for step in found] == [False, True, False]
-    assert not any(step.is_foreign for step in intents.steps("read it and fax it"))
 
 
 def test_the_query_names_no_values() -> None:
