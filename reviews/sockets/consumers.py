@@ -25,6 +25,7 @@ from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.utils import await_many_dispatch
+from django.db import InterfaceError, OperationalError
 from redis.exceptions import RedisError
 
 from reviews import conf
@@ -58,14 +59,22 @@ BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
 #: Maximum number of received messages in ten seconds; one more closes the socket.
 INBOUND_RATE = 50
-TOO_BIG, BROKEN, TRY_AGAIN = 1009, 1011, 1013
+#: Codes of applications: daphne refuses to send those of the protocol (1009, 1011, 1013).
+TOO_BIG, BROKEN, TRY_AGAIN = 4413, 4500, 4503
 _MAX_BIGINT = 2**63 - 1
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a database query in a thread pool, so that sockets do not wait for each other."""
+    """Run a database query in a thread pool, so that sockets do not wait for each other.
+
+    Raises ReadFailed if the database cannot be read.
+    """
     call = database_sync_to_async(function, thread_sensitive=False)
-    result: T = await call(*args, **kwargs)
+    try:
+        result: T = await call(*args, **kwargs)
+    except (OperationalError, InterfaceError) as error:
+        logger.warning("a socket could not be read: %s", error)
+        raise ReadFailed from error
     return result
 
 

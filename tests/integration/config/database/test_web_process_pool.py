@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import ClientConnection, connect
 
 from tests.e2e.product import free_port
 from tests.support.groups import group_of
@@ -54,6 +57,10 @@ class Web:
     def get(self, path: str = LIST, timeout: float = 60) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=timeout)
+
+    def socket(self) -> ClientConnection:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return connect(f"ws://127.0.0.1:{self.port}/ws/reviews/", additional_headers=headers)
 
     def alive(self) -> bool:
         try:
@@ -111,19 +118,45 @@ def test_an_abandoned_request_returns_its_session(tmp_path: Path) -> None:
     """The only session waits for a lock, the client goes away, daphne gives the request up."""
     with web_with(1, tmp_path) as web:
         assert web.get().status_code == 200
-        with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("LOCK TABLE auth_user, workflows_execution IN ACCESS EXCLUSIVE MODE")
-            with socket.create_connection(("127.0.0.1", web.port)) as client:
-                ask = f"GET {LIST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {web.token}"
-                client.sendall(f"{ask}\r\n\r\n".encode())
-                wait_for(lambda: _waits(web), what="the request waits for the lock")
+        with _request_that_waits(web) as client:
+            client.close()
             wait_for(
                 lambda: b"took too long to shut down" in web.output.read_bytes(),
                 what="daphne gives it up",
             )
         assert [web.get().status_code for _ in range(3)] == [200] * 3
         assert len(web.sessions()) == 1
+
+
+def test_a_socket_is_closed_when_the_database_cannot_be_read(tmp_path: Path) -> None:
+    """daphne cannot send the close codes below 3000: with them, the socket stayed open."""
+    with web_with(1, tmp_path) as web:
+        with web.socket() as quiet:
+            quiet.send("x" * 5000)
+            assert _close_code(quiet) == 4413
+        with _request_that_waits(web), web.socket() as late:
+            assert _close_code(late) == 4500
+
+
+def _close_code(client: ClientConnection) -> int:
+    """The code with which the server closes the socket."""
+    with pytest.raises(ConnectionClosedError) as closed:
+        deque(client, maxlen=0)  # what it sends before
+    assert closed.value.rcvd is not None
+    return int(closed.value.rcvd.code)
+
+
+@contextmanager
+def _request_that_waits(web: Web) -> Iterator[socket.socket]:
+    """A request that keeps a session of the process: it waits for a lock of this one."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE auth_user, workflows_execution IN ACCESS EXCLUSIVE MODE")
+        with socket.create_connection(("127.0.0.1", web.port)) as client:
+            ask = f"GET {LIST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {web.token}"
+            client.sendall(f"{ask}\r\n\r\n".encode())
+            wait_for(lambda: _waits(web), what="the request waits for the lock")
+            yield client
 
 
 def _waits(web: Web) -> bool:

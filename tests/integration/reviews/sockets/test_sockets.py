@@ -342,7 +342,7 @@ async def test_oversized_and_frequent_messages_close_the_socket(reviewer: User) 
     header = await in_thread(session, reviewer)
     async with socket("/ws/reviews/", header) as queue:
         await queue.send_to("x" * 5000)
-        assert await close_code(queue) == 1009
+        assert await close_code(queue) == 4413
     async with socket("/ws/reviews/", header) as queue:
         for _ in range(60):
             await queue.send_to('{"type": "ping"}')
