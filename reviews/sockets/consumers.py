@@ -59,7 +59,7 @@ BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
 #: Maximum number of received messages in ten seconds; one more closes the socket.
 INBOUND_RATE = 50
-#: Codes of applications: daphne refuses to send those of the protocol (1009, 1011, 1013).
+#: Codes for applications: daphne refuses to send 1009, 1011 and 1013.
 TOO_BIG, BROKEN, TRY_AGAIN = 4413, 4500, 4503
 _MAX_BIGINT = 2**63 - 1
 
