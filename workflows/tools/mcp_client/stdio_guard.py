@@ -34,7 +34,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
 def main(command: list[str]) -> int:
     """Run `command` until it or its owner ends, then kill the group; 127 if it cannot start."""
-    owner = os.getppid()
+    owner, guard = os.getppid(), os.getpid()
     if os.getpgrp() != os.getpid():
         os.setsid()
     ended, wake = os.pipe()
@@ -46,7 +46,7 @@ def main(command: list[str]) -> int:
             command,
             close_fds=True,
             # The guard has one thread, so nothing can be locked between fork and exec.
-            preexec_fn=_end_with_guard,
+            preexec_fn=lambda: _end_with(guard),
         )
     except OSError as error:
         sys.stderr.write(f"cannot start {command[0]!r}: {error.strerror}\n")
@@ -68,10 +68,13 @@ def main(command: list[str]) -> int:
     return 0
 
 
-def _end_with_guard() -> None:
+def _end_with(guard: int) -> None:
     """Let the kernel kill the server when the guard is killed (Linux); runs before exec."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
+        if os.getppid() != guard:
+            # The guard was killed before the call above, so the kernel will not send a signal.
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _release_stdout() -> None:
