@@ -44,6 +44,15 @@ def open_queue(page: Page, product: Product, api: Api, word: str, runs: int) -> 
     return holds
 
 
+def open_review(page: Page, product: Product, api: Api, user: str) -> str:
+    """The page of the only review of a new run; its path."""
+    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
+    sign_in(page, product, user)
+    path = path_of(f"{run}-1")
+    page.goto(product.address + path)
+    return path
+
+
 def hold_requests(page: Page, path: str, method: str = "GET") -> list[Route]:
     """Hold the requests of that path until the test continues them."""
     held: list[Route] = []
@@ -127,10 +136,7 @@ def test_a_run_page_shows_what_happened_while_it_was_refreshed(
 def test_a_late_answer_about_a_review_is_not_shown(
     page: Page, product: Product, api: Api, errors: list[str]
 ) -> None:
-    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
-    sign_in(page, product, "reviewer")
-    here = path_of(f"{run}-1")
-    page.goto(product.address + here)
+    here = open_review(page, product, api, "reviewer")
     held = hold_requests(page, "/status/$")
     with page.expect_request("**/status/"):
         page.evaluate(POLL)
@@ -149,10 +155,7 @@ def test_a_late_answer_about_a_review_is_not_shown(
 def test_a_menu_of_the_banner_stays_while_something_is_chosen_in_it(
     page: Page, product: Product, api: Api, errors: list[str]
 ) -> None:
-    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
-    sign_in(page, product, "admin")
-    here = path_of(f"{run}-1")
-    page.goto(product.address + here)
+    here = open_review(page, product, api, "admin")
 
     def reworded(route: Route) -> None:
         answer = route.fetch()
@@ -175,10 +178,7 @@ def test_a_menu_of_the_banner_stays_while_something_is_chosen_in_it(
 def test_a_preview_that_comes_late_does_not_replace_the_chosen_view(
     page: Page, product: Product, api: Api, errors: list[str]
 ) -> None:
-    run = started(api, echo("a", "b", "BEFORE_EXECUTION"))
-    sign_in(page, product, "reviewer")
-    here = path_of(f"{run}-1")
-    page.goto(product.address + here)
+    here = open_review(page, product, api, "reviewer")
     held = hold_requests(page, "/preview/$", "POST")
     with page.expect_request("**/preview/"):
         page.get_by_role("button", name="Preview", exact=True).click()

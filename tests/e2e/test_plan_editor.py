@@ -183,8 +183,8 @@ def test_an_operation_is_not_lost_to_requests_that_come_after_it(
     page.goto(f"{product.address}/workflows/edit/")
     held: list[Route] = []
     page.route("**/workflows/edit/", lambda route: held.append(route))
-    page.get_by_label("Search tools").press_sequentially("echo")
     with page.expect_request("**/workflows/edit/tools/*"):
+        page.get_by_label("Search tools").press_sequentially("echo")
         page.get_by_role("button", name="+ builtin.echo").click()
     page.get_by_label("Name", exact=True).fill("Echoes")
     page.get_by_label("Description", exact=True).focus()
