@@ -95,8 +95,8 @@ def command_outcome_text(outcome: str) -> str:
 
 
 def progress_text(execution: Execution) -> str:
-    """`layer 2 of 4`."""
-    params = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}
+    """`layer 2 of 4`; the first one before it starts."""
+    params = {"layer": max(execution.layer + 1, 1), "layers": execution.total_layers}
     return _("layer %(layer)s of %(layers)s") % params
 
 

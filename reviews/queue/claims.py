@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
@@ -56,7 +57,7 @@ _MAX_CANDIDATES = 100
 
 
 def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClaim:
-    """Reserve a hold for `user`, or renew the reservation; calling again is the heartbeat.
+    """Reserve a hold for `user`, or renew the reservation.
 
     A delegate takes over the claim of an absent person.  Raises HoldNotFound, NotAllowed, or
     Conflict when it is not open or somebody else has it.
@@ -72,6 +73,19 @@ def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClai
         if claimed is None:
             raise conflict(hold_id, "claimed", Reason("claimed_by_other"))
         return claimed
+
+
+def renew(*, hold_id: str, user: User) -> bool:
+    """Renew the claim of `user`; False if it has ended or `user` may not decide any more.
+
+    Never makes a claim: a renewal may arrive after the release.  Raises HoldNotFound.
+    """
+    with _own_hold(hold_id, user) as (hold, person):
+        if hold.status != Hold.Status.OPEN or not right_now(person, hold).any:
+            return False
+        held = ReviewClaim.objects.filter(hold=hold, user=person, expires_at__gt=Now())
+        until = Now() + timedelta(seconds=conf.claim_seconds())
+        return held.update(expires_at=until) > 0
 
 
 def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> ReviewClaim:

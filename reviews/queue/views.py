@@ -206,11 +206,17 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
 @login_required
 @require_POST
 def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """Heartbeat of an open review page; `leave` when it closes.  Responds without content."""
+    """Heartbeat of an open review page; `leave` when it closes.  Responds without content.
+
+    `renew` also renews the viewer's claim.
+    """
     hold = hold_or_404(request, execution_id, hold_id)
+    user = current_user(request)
     act = presence.mark_left if "leave" in request.POST else presence.mark_viewing
     try:
-        act(hold_id=hold.id, user=current_user(request))
+        act(hold_id=hold.id, user=user)
+        if "renew" in request.POST:
+            claims.renew(hold_id=hold.id, user=user)
     except services.HoldNotFound:
         raise Http404 from None
     return HttpResponse(status=204)

@@ -147,8 +147,8 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
         {
             "field": each["field"],
             "label": policy_label(each["field"]),
-            "before": _policy_text(each["from"]),
-            "after": _policy_text(each["to"]),
+            "before": _policy_text(each["field"], each["from"]),
+            "after": _policy_text(each["field"], each["to"]),
             "loosens": each["loosens"],
             "by": each["by"],
         }
@@ -156,7 +156,9 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _policy_text(value: Any) -> str:
+def _policy_text(field: str, value: Any) -> str:
+    if field.endswith("_seconds") and isinstance(value, int | float):
+        return seconds_text(value)
     return number_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 

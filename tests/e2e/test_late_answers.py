@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.e2e.desk import echo, note_errors, started
+from tests.e2e.desk import echo, note_errors, started, until
 from tests.e2e.product import Product
 from tests.e2e.test_press import DEALT_WITH, NOTE
 from tests.e2e.test_review import Api, sign_in
@@ -17,6 +17,12 @@ from tests.e2e.test_review import Api, sign_in
 CURRENT = "#queue-list [data-open][aria-current]"
 REFRESH = """() => document.body.dispatchEvent(new CustomEvent("holdpoint:refresh"))"""
 POLL = """() => document.body.dispatchEvent(new CustomEvent("holdpoint:poll"))"""
+
+SPECULATED = """
+from workflows.models import Speculation
+result = {{"key": "k", "tool": "builtin.echo", "behind": "builtin.echo", "state": "{state}"}}
+Speculation.objects.update_or_create(execution_id={run}, task_id="later", defaults=result)
+"""
 
 
 @pytest.fixture
@@ -33,9 +39,11 @@ def api(product: Product) -> Api:
     return Api(product, "operator", "read,run")
 
 
-def open_queue(page: Page, product: Product, api: Api, word: str, runs: int) -> list[str]:
+def open_queue(
+    page: Page, product: Product, api: Api, word: str, runs: int, **review: Any
+) -> list[str]:
     """A reviewer's queue with the reviews of new runs; their ids, oldest first."""
-    task = echo("publish", "text", "BEFORE_EXECUTION")
+    task = echo("publish", "text", "BEFORE_EXECUTION", **review)
     holds = [f"{started(api, task, title=f'A run {word}')}-1" for _ in range(runs)]
     page.set_viewport_size({"width": 1440, "height": 900})
     sign_in(page, product, "reviewer")
@@ -117,6 +125,29 @@ def test_a_review_that_is_chosen_while_a_decision_is_sent_opens_after_it(
     expect(page.locator(f"#queue-list [data-hold='{first}']")).to_have_count(0)
 
 
+def test_a_review_that_is_chosen_while_a_vote_is_sent_opens_though_the_next_one_is_gone(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    first, second, third = open_queue(page, product, api, "numbat", 3, quorum=2)
+    row(page, first).click()
+    expect(page.locator("#decision")).to_have_attribute("data-hold", first)
+    held = hold_requests(page, f"{path_of(first)}$", "POST")
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.get_by_role("button", name="Approve", exact=True).click()
+    row(page, third).click()
+    # The second one ends before the answer, which therefore has no next review.
+    assert re.findall(r"queue_next\W+([\d-]+)", sent.value.post_data or "") == [second]
+    run = second.partition("-")[0]
+    status, said = api(f"executions/{run}/commands/", {"kind": "abort"})
+    assert status in (200, 202), said
+    until(api, run, "ABORTED")
+    held[0].continue_()
+    expect(page.locator("#toasts")).to_contain_text("Open it again")
+    expect(page.locator("#decision")).to_have_attribute("data-hold", third)
+    expect(page.locator(CURRENT)).to_have_count(1)
+    expect(row(page, third)).to_have_attribute("aria-current", "true")
+
+
 def test_a_run_page_shows_what_happened_while_it_was_refreshed(
     page: Page, product: Product, api: Api, errors: list[str]
 ) -> None:
@@ -131,6 +162,31 @@ def test_a_run_page_shows_what_happened_while_it_was_refreshed(
     with page.expect_request(f"**/runs/{run}/?*"):
         seen[0].continue_()
     page.unroute(f"**/runs/{run}/?*")
+
+
+def test_a_run_page_shows_results_that_are_precomputed(
+    page: Page, product: Product, api: Api, errors: list[str]
+) -> None:
+    """No event says so: the page asks while one is computed, also after a late answer."""
+    task = echo("a", "b", "BEFORE_EXECUTION")
+    run = started(api, task, policy={"speculation": {"enabled": True}})
+    product.command("shell", "-c", SPECULATED.format(run=run, state="RUNNING"))
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/runs/{run}/")
+    results = page.get_by_role("region", name="Precomputed results")
+    expect(results).to_contain_text("1 task is being precomputed.")
+    held: list[Route] = []
+    page.route(f"**/runs/{run}/?*", lambda route: held.append(route), times=1)
+    with page.expect_request(f"**/runs/{run}/?*"):
+        pass
+    page.locator("#task-a > summary").click()
+    answer = held[0].fetch()
+    product.command("shell", "-c", SPECULATED.format(run=run, state="READY"))
+    held[0].fulfill(response=answer)
+    expect(results).to_contain_text("already computed")
+    expect(results).not_to_contain_text("being precomputed")
+    expect(page.locator("#task-a")).to_have_attribute("open", "")
+    expect(page.locator("#run-live")).not_to_have_attribute("hx-trigger", re.compile("load"))
 
 
 def test_a_late_answer_about_a_review_is_not_shown(

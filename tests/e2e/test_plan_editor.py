@@ -222,6 +222,40 @@ def test_tools_that_are_added_at_once_are_all_added(
     assert violations == []
 
 
+def test_undo_waits_for_the_operation_that_runs(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    """It takes back that operation, and is forgotten with one that failed."""
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/workflows/edit/")
+    add = page.get_by_role("button", name="+ builtin.echo")
+    undo, redo = (page.get_by_role("button", name=name) for name in ("Undo", "Redo"))
+    add.click()
+    expect(undo).to_be_enabled()
+    held: list[Route] = []
+    page.route("**/workflows/edit/", lambda route: held.append(route), times=1)
+    with page.expect_request("**/workflows/edit/"):
+        add.click()
+    undo.click()
+    held[0].continue_()
+    expect(redo).to_be_enabled()
+    expect(page.locator(NODES)).to_have_count(1)
+    redo.click()
+    expect(redo).to_be_disabled()
+    expect(page.locator(NODES)).to_have_count(2)
+
+    page.route("**/workflows/edit/", lambda route: held.append(route), times=1)
+    with page.expect_request("**/workflows/edit/"):
+        add.click()
+    undo.click()
+    with page.expect_event("requestfailed"):
+        held[1].abort()
+    for number in (3, 4):
+        add.click()
+        expect(page.locator(NODES)).to_have_count(number)
+    assert violations == []
+
+
 def test_connections_are_removed_by_keyboard_and_with_the_mouse(
     page: Page, product: Product, violations: list[str]
 ) -> None:

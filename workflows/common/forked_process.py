@@ -18,13 +18,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from .parent_death import end_with
+from .restart_backoff import Backoff
 
 logger = logging.getLogger(__name__)
-
-#: As for the supervised processes of `make run`: see `config.devserver.supervision.child_process`.
-FIRST_PAUSE = 0.5  # seconds before the first restart; doubled for each further one
-MAX_PAUSE = 15.0
-STEADY_SECONDS = 30.0  # uptime after which the restart delay is reset
 
 
 class ForkedProcess:
@@ -39,7 +35,7 @@ class ForkedProcess:
         self._output = output
         self._process: BaseProcess | None = None
         self._started = 0.0
-        self._pause = FIRST_PAUSE
+        self._backoff = Backoff()
         self._next_start: float | None = None
 
     def keep_alive(self) -> None:
@@ -48,16 +44,14 @@ class ForkedProcess:
             return
         now = time.monotonic()
         if self._process is not None and self._next_start is None:
-            if now - self._started > STEADY_SECONDS:
-                self._pause = FIRST_PAUSE
+            pause = self._backoff.next_pause(now - self._started)
             logger.warning(
                 "%s ended with %s; starting again in %g s",
                 self._name,
                 self._process.exitcode,
-                self._pause,
+                pause,
             )
-            self._next_start = now + self._pause
-            self._pause = min(self._pause * 2, MAX_PAUSE)
+            self._next_start = now + pause
         if self._next_start is not None and now < self._next_start:
             return
         self._process = multiprocessing.get_context("fork").Process(target=self._work)

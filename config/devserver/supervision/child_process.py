@@ -12,13 +12,11 @@ from typing import IO
 from config.devserver.supervision.console import Console
 from config.devserver.supervision.process_tree import ProcessTree
 from config.paths import BASE_DIR
+from workflows.common.restart_backoff import Backoff
 
-FIRST_PAUSE = 0.5  # seconds before the first restart; doubled for each further one
-MAX_PAUSE = 15.0
 LOOK_SECONDS = 10.0  # interval for recording the descendants of a child
 PARTING_SECONDS = 3.0  # time for descendants to end after the child
 STOP_SECONDS = 10.0  # time for all children to end after SIGTERM, before they are killed
-STEADY_SECONDS = 30.0  # uptime after which the restart delay is reset
 
 
 class Child:
@@ -47,7 +45,7 @@ class Child:
         self._console = console
         self._process: subprocess.Popen[str] | None = None
         self._started = 0.0
-        self._pause = FIRST_PAUSE
+        self._backoff = Backoff()
         self._next_start: float | None = None
         self._tree: ProcessTree | None = None
         self._looked = 0.0
@@ -111,11 +109,9 @@ class Child:
         left = self._tree.end(0) if self._tree is not None else ""
         if left:
             self._console.line(self.name, f"killed what it had left: {left}")
-        if time.monotonic() - self._started > STEADY_SECONDS:
-            self._pause = FIRST_PAUSE
-        self._console.line(self.name, f"ended with {code}; starting again in {self._pause:g} s")
-        self._next_start = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, MAX_PAUSE)
+        pause = self._backoff.next_pause(time.monotonic() - self._started)
+        self._console.line(self.name, f"ended with {code}; starting again in {pause:g} s")
+        self._next_start = time.monotonic() + pause
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM only to the process, so that it can end its own children in order."""

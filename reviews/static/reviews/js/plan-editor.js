@@ -366,16 +366,14 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 document.addEventListener("htmx:afterRequest", (event) => {
   const { requestConfig, xhr } = event.detail;
   const ended = isOperation(requestConfig);
-  if (ended) operating = null;
-  // A request that a newer one replaced has changed nothing.
+  const next = ended ? afterwards : null;
+  if (ended) [operating, afterwards] = [null, null];
+  // A request without a response, or that a newer one replaced, has changed nothing.
   if (!editor() || xhr.status === 0) return;
   remember(requestConfig.formData.get("action") === "check" ? typing : null);
   markErrors();
-  if (!ended || !afterwards) return;
-  const next = afterwards;
-  afterwards = null;
   const leaves = ["HX-Redirect", "HX-Location"].some((name) => xhr.getResponseHeader(name));
-  if (!leaves) next();
+  if (!leaves) next?.();
 });
 document.addEventListener("focusin", (event) => {
   const edge = event.target.closest?.("[data-edge]");

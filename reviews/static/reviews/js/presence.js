@@ -4,7 +4,7 @@ import { send } from "./request.js";
 const LOOK_MS = 20000;
 const CLAIM_MS = 60000;
 let at = null;
-let claimedAt = 0;
+let renewedAt = 0;
 
 const token = () => document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
 
@@ -25,12 +25,9 @@ function look(here) {
   if (at && at !== url) leave();
   if (!url || document.hidden) return;
   at = url;
-  post(url);
-  const claim = here.querySelector("[data-claim=mine]");
-  if (claim && Date.now() - claimedAt > CLAIM_MS) {
-    claimedAt = Date.now();
-    post(claim.dataset.claimUrl, { action: "claim" });
-  }
+  const renew = here.querySelector("[data-claim=mine]") && Date.now() - renewedAt > CLAIM_MS;
+  if (renew) renewedAt = Date.now();
+  post(url, renew ? { renew: "yes" } : {});
 }
 
 /** Report for as long as `article()` returns an open, visible review. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -225,6 +226,30 @@ def test_claim_buttons_of_the_page(start: Start, reviewer: User, reviewer2: User
     assert other.post(f"{url}claim/", {"action": "assign", "to": "reviewer2"}).status_code == 303
     assert ReviewClaim.objects.get().user == reviewer2
     assert other.post(f"{url}claim/", {"action": "release"}).status_code == 303
+    assert not ReviewClaim.objects.exists()
+
+
+def test_an_open_page_renews_a_claim_and_makes_none(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    hold = waiting(start)
+    renewal = f"/review/{hold.execution_id}/{hold.id}/looking/", {"renew": "yes"}
+    claims.claim(hold_id=hold.id, user=reviewer)
+
+    def ends(**moment: Any) -> datetime:
+        ReviewClaim.objects.update(**moment)
+        for each in (reviewer, reviewer2):
+            assert browser(each).post(*renewal).status_code == 204
+        claim = ReviewClaim.objects.get()
+        assert claim.user == reviewer
+        return claim.expires_at
+
+    soon, past = (timezone.now() + timedelta(seconds=each) for each in (60, -60))
+    assert ends(expires_at=soon) > soon
+    assert ends(expires_at=past) == past
+    assert claims.release(hold_id=hold.id, user=reviewer)
+    # It was sent before the release and arrives after it.
+    assert browser(reviewer).post(*renewal).status_code == 204
     assert not ReviewClaim.objects.exists()
 
 

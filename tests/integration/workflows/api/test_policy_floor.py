@@ -259,7 +259,11 @@ def test_reviewers_see_the_overrides(
     execution = services.start_execution(
         actor=people["operator"],
         workflow=workflow,
-        policy={"speculation": {"enabled": True}, "ail": {"settings": {"password": "s3cr3t-word"}}},
+        policy={
+            "speculation": {"enabled": True},
+            "hil": {"timeout_seconds": 7200},
+            "ail": {"settings": {"password": "s3cr3t-word"}},
+        },
     )
     hold = run_to_rest(execution.pk).holds.get()
     shown = bearer("reviewer").get(f"/api/v1/reviews/pending/{execution.pk}/").json()
@@ -275,6 +279,7 @@ def test_reviewers_see_the_overrides(
         text = page.content.decode()
         assert "Policy changed for this run" in text
         assert "Precomputed results: Compute likely results" in text
+        assert "2 h</span>" in text
         assert "s3cr3t-word" not in text
 
 

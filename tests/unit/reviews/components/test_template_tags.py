@@ -8,9 +8,11 @@ import pytest
 from django.utils.safestring import SafeString
 
 from reviews.components.json_diffs import MISSING
+from reviews.components.labels import progress_text
 from reviews.templatetags import desk
 from workflows.common.schemas import form_fields
 from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.models import Execution
 
 BIDI = chr(0x202E)
 ZERO_WIDTH = chr(0x200B)
@@ -24,6 +26,11 @@ def test_every_state_has_a_shape_and_a_word(status: str) -> None:
     assert look.shape.strip()
     assert look.word == look.word.lower()
     assert look.shape != "·", "an unknown state"
+
+
+@pytest.mark.parametrize(("layer", "text"), [(-1, "layer 1 of 3"), (2, "layer 3 of 3")])
+def test_a_run_is_in_its_first_layer_from_the_start(layer: int, text: str) -> None:
+    assert progress_text(Execution(layer=layer, total_layers=3)) == text
 
 
 def test_a_chip_escapes_its_text() -> None:

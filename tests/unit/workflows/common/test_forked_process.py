@@ -1,4 +1,4 @@
-"""The pause between restarts of a forked process grows, as that of a supervised one."""
+"""A forked process is started again after a pause that grows."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.devserver.embedded.processes import wait_until
-from workflows.common import forked_process
+from workflows.common import forked_process, restart_backoff
 from workflows.common.forked_process import ForkedProcess
 
 PAUSES = [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
@@ -76,7 +76,7 @@ def test_the_pause_is_short_again_after_a_steady_run(
         started(process, starts)
         clock.now += 20
     before = started(process, starts)
-    clock.now += forked_process.STEADY_SECONDS + 1
+    clock.now += restart_backoff.STEADY_SECONDS + 1
     assert started(process, starts) == before
-    clock.now += forked_process.FIRST_PAUSE + 0.01
+    clock.now += restart_backoff.FIRST_PAUSE + 0.01
     assert started(process, starts) == before + 1
