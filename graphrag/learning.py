@@ -1,30 +1,56 @@
 """Learn edges, sequences of tools and PageRank from finished executions, once per execution."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 
 from graphrag import conf, versioned_cache
 from graphrag.graph import tool_graph
-from graphrag.models import LearnedExecution, Tool, ToolSequence
+from graphrag.models import FIRST_CONFIDENCE, LearnedExecution, Tool, ToolSequence
+from graphrag.versioned_cache import Change
 
 _CONFIDENCE_STEP = 0.1
 _MIN_RANK_CHANGE = 0.01
+_CREATE_ROWS = """
+INSERT INTO graphrag_learnedexecution (execution_key, tools, edges, outcome, learned_at)
+SELECT run.key, run.tools::jsonb, run.edges::jsonb, '{}', now()
+FROM unnest(%(keys)s::text[], %(tools)s::text[], %(edges)s::text[]) AS run(key, tools, edges)
+ON CONFLICT (execution_key) DO NOTHING
+RETURNING execution_key
+"""
+_COMPLETE_ROWS = """
+UPDATE graphrag_learnedexecution learned
+SET outcome = run.outcome::jsonb, graph_number = run.number, graph_before = run.before
+FROM unnest(%(keys)s::text[], %(outcomes)s::text[], %(numbers)s::bigint[], %(before)s::uuid[])
+    AS run(key, outcome, number, before)
+WHERE learned.execution_key = run.key
+"""
+_ADD_RANKS = """
+UPDATE graphrag_learnedexecution learned
+SET outcome = learned.outcome || jsonb_build_object('ranks', run.ranks::jsonb)
+FROM unnest(%(keys)s::text[], %(ranks)s::text[]) AS run(key, ranks)
+WHERE learned.execution_key = run.key
+"""
 _UPSERT = """
 INSERT INTO graphrag_tooldependency
     (from_tool_id, to_tool_id, observed_count, confidence, first_seen_at, last_seen_at)
-SELECT pair.first, pair.second, 1, 0.5, now(), now()
-FROM unnest(%(first)s::bigint[], %(second)s::bigint[]) AS pair(first, second)
+SELECT pair.first, pair.second, pair.runs, least(1.0, 0.5 + %(step)s * (pair.runs - 1)),
+    now(), now()
+FROM unnest(%(first)s::bigint[], %(second)s::bigint[], %(runs)s::int[])
+    AS pair(first, second, runs)
 ON CONFLICT (from_tool_id, to_tool_id) DO UPDATE SET
-    observed_count = graphrag_tooldependency.observed_count + 1,
-    confidence = least(1.0, 0.5 + %(step)s * graphrag_tooldependency.observed_count),
+    observed_count = graphrag_tooldependency.observed_count + excluded.observed_count,
+    confidence = least(1.0, 0.5 + %(step)s
+        * (graphrag_tooldependency.observed_count + excluded.observed_count - 1)),
     last_seen_at = now()
-RETURNING from_tool_id, to_tool_id, observed_count, confidence
+RETURNING from_tool_id, to_tool_id, observed_count
 """
 _COUNT_SEQUENCES = """
 INSERT INTO graphrag_toolsequence (last, before, next, count)
@@ -53,6 +79,26 @@ class Learned:
     ranks_moved: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """The tools that ran in a finished execution, and further pairs, as ``learn`` takes them."""
+
+    execution_key: str
+    layers: Sequence[Collection[str]] = ()
+    edges: Iterable[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """What a run teaches: its known tools and their pairs, both sorted."""
+
+    key: str
+    layers: Sequence[Collection[str]]
+    tools: list[str]
+    pairs: list[tuple[str, str]]
+    unknown: tuple[str, ...]
+
+
 def learn(
     *,
     execution_key: str,
@@ -71,30 +117,67 @@ def learn(
     :raises TimeoutError: when PageRank takes longer than ``learn_rank_seconds``; the edges have
         been counted by then.
     """
-    pairs = _pairs(layers, edges)
-    named = {name for pair in pairs for name in pair} | {n for layer in layers for n in layer}
+    (result,) = learn_runs([FinishedRun(execution_key=execution_key, layers=layers, edges=edges)])
+    return result
+
+
+def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
+    """Do what ``learn`` does for executions with different keys, with the statements of one.
+
+    All of them are counted, or none. Each outcome has the counts that it would have after the
+    executions before it; the ranks are those before and after all of them.
+    """
+    named = [_pairs(run.layers, run.edges) for run in runs]
     with _statement_timeout():
-        keys = dict(Tool.objects.filter(name__in=named).values_list("name", "pk"))
-        known = sorted(pair for pair in pairs if set(pair) <= keys.keys())
-        tools = sorted(named & keys.keys())
-        row = _create_row(execution_key, tools, known)
-        if row is None:
-            return Learned(known=True)
-        counted = _count_pairs(known, keys)
-        _count_sequences(layers, keys)
-        row.outcome = {"edges": counted}
-        row.save(update_fields=["outcome", "graph_number", "graph_before"])
+        keys = _tool_keys(runs, named)
+        lessons = [_lesson(run, pairs, keys) for run, pairs in zip(runs, named, strict=True)]
+        created = _create_rows(lessons)
+        new = [lesson for lesson in lessons if lesson.key in created]
+        with_pairs = [lesson for lesson in new if lesson.pairs]
+        change = versioned_cache.bump("graph", len(with_pairs)) if with_pairs else None
+        counted = _count_pairs(new, keys)
+        _count_sequences(new, keys)
+        _complete_rows(new, counted, change)
     moved = 0
-    if known:
+    if with_pairs:
         with _statement_timeout():
-            moved = _update_ranks(row, tools)
+            moved = _update_ranks(with_pairs)
+    return [
+        _result(lesson, counted[lesson.key], moved)
+        if lesson.key in created
+        else Learned(known=True)
+        for lesson in lessons
+    ]
+
+
+def _result(lesson: _Lesson, counted: Sequence["_Counted"], moved: int) -> Learned:
     created = sum(count == 1 for _, _, count, _ in counted)
     return Learned(
         edges_created=created,
         edges_strengthened=len(counted) - created,
-        edges=tuple(known),
-        unknown_tools=tuple(sorted(named - keys.keys())),
-        ranks_moved=moved,
+        edges=tuple(lesson.pairs),
+        unknown_tools=lesson.unknown,
+        ranks_moved=moved if lesson.pairs else 0,
+    )
+
+
+def _tool_keys(
+    runs: Sequence[FinishedRun], named: Sequence[set[tuple[str, str]]]
+) -> dict[str, int]:
+    """Return name -> key of the tools that the runs name and the catalogue has."""
+    names = {name for pairs in named for pair in pairs for name in pair}
+    names.update(name for run in runs for layer in run.layers for name in layer)
+    return dict(Tool.objects.filter(name__in=names).values_list("name", "pk"))
+
+
+def _lesson(run: FinishedRun, pairs: set[tuple[str, str]], keys: Mapping[str, int]) -> _Lesson:
+    named = {name for pair in pairs for name in pair} | {n for layer in run.layers for n in layer}
+    return _Lesson(
+        key=run.execution_key,
+        layers=run.layers,
+        tools=sorted(named & keys.keys()),
+        pairs=sorted(pair for pair in pairs if set(pair) <= keys.keys()),
+        unknown=tuple(sorted(named - keys.keys())),
     )
 
 
@@ -111,14 +194,24 @@ def _statement_timeout() -> Iterator[None]:
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
-def _update_ranks(row: LearnedExecution, tools: Sequence[str]) -> int:
-    """Store new ranks; record on the row how the ranks of the execution's tools changed."""
+def _update_ranks(lessons: Sequence[_Lesson]) -> int:
+    """Store new ranks; record on each row how the ranks of the execution's tools changed."""
+    tools = {name for lesson in lessons for name in lesson.tools}
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
     changed_count = store_ranks()
     graph = tool_graph.current()
-    ranks = [[name, before[name], graph.rank(name)] for name in tools if name in before]
-    row.outcome["ranks"] = ranks
-    row.save(update_fields=["outcome"])
+    ranks = [
+        [[name, before[name], graph.rank(name)] for name in lesson.tools if name in before]
+        for lesson in lessons
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _ADD_RANKS,
+            {
+                "keys": [lesson.key for lesson in lessons],
+                "ranks": [json.dumps(each) for each in ranks],
+            },
+        )
     return changed_count
 
 
@@ -137,42 +230,68 @@ def _pairs(
     return {(first, second) for first, second in found if first != second}
 
 
-def _create_row(
-    execution_key: str, tools: list[str], pairs: list[tuple[str, str]]
-) -> LearnedExecution | None:
-    """Return the new row of this execution, not yet complete; None when it has a row already."""
-    row, created = LearnedExecution.objects.get_or_create(
-        execution_key=execution_key, defaults={"tools": tools, "edges": pairs}
-    )
-    if created and pairs:
-        change = versioned_cache.bump("graph")
-        row.graph_number, row.graph_before = change.number, change.previous_token
-    return row if created else None
+def _create_rows(lessons: Sequence[_Lesson]) -> set[str]:
+    """Create the rows of the executions, not yet complete; return the keys that had none."""
+    ordered = sorted(lessons, key=lambda lesson: lesson.key)  # two calls wait in one order
+    parameters = {
+        "keys": [lesson.key for lesson in ordered],
+        "tools": [json.dumps(lesson.tools) for lesson in ordered],
+        "edges": [json.dumps(lesson.pairs) for lesson in ordered],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_CREATE_ROWS, parameters)
+        return {key for (key,) in cursor.fetchall()}
 
 
-def _count_pairs(
-    pairs: Sequence[tuple[str, str]], keys: Mapping[str, int]
-) -> list[tuple[str, str, int, float]]:
-    """Increment each pair; return (from, to, observed count, confidence) after the increment."""
-    if not pairs:
-        return []
+#: From, to, observed count and confidence of a pair after an execution.
+_Counted = tuple[str, str, int, float]
+
+
+def _count_pairs(lessons: Sequence[_Lesson], keys: Mapping[str, int]) -> dict[str, list[_Counted]]:
+    """Increment each pair by its executions; return the pairs after each execution, by its key."""
+    increments = Counter(pair for lesson in lessons for pair in lesson.pairs)
+    counts = _observed(increments, keys)
+    counts.subtract(increments)
+    counted: dict[str, list[_Counted]] = {}
+    for lesson in lessons:
+        counts.update(lesson.pairs)
+        counted[lesson.key] = [
+            (*pair, counts[pair], _confidence(counts[pair])) for pair in lesson.pairs
+        ]
+    return counted
+
+
+def _confidence(count: int) -> float:
+    return round(min(1.0, FIRST_CONFIDENCE + _CONFIDENCE_STEP * (count - 1)), 9)
+
+
+def _observed(
+    increments: Counter[tuple[str, str]], keys: Mapping[str, int]
+) -> Counter[tuple[str, str]]:
+    """Add the increments in an order in which concurrent calls do not deadlock; return the sums."""
+    if not increments:
+        return Counter()
+    pairs = sorted(increments)
     parameters: dict[str, Any] = {
         "first": [keys[first] for first, _ in pairs],
         "second": [keys[second] for _, second in pairs],
+        "runs": [increments[pair] for pair in pairs],
         "step": _CONFIDENCE_STEP,
     }
     names = {key: name for name, key in keys.items()}
     with connection.cursor() as cursor:
         cursor.execute(_UPSERT, parameters)
-        return sorted(
-            (names[first], names[second], count, confidence)
-            for first, second, count, confidence in cursor.fetchall()
+        return Counter(
+            {(names[first], names[second]): count for first, second, count in cursor.fetchall()}
         )
 
 
-def _count_sequences(layers: Sequence[Collection[str]], known: Collection[str]) -> None:
+def _count_sequences(lessons: Sequence[_Lesson], known: Collection[str]) -> None:
     """Add the sequences of known tools, in an order in which concurrent calls do not deadlock."""
-    counts = sorted(_sequences(layers, known).items())
+    total: Counter[tuple[str, str, str]] = Counter()
+    for lesson in lessons:
+        total.update(_sequences(lesson.layers, known))
+    counts = sorted(total.items())
     if not counts:
         return
     last, before, following = zip(*(names for names, _ in counts), strict=True)
@@ -184,6 +303,28 @@ def _count_sequences(layers: Sequence[Collection[str]], known: Collection[str]) 
                 "before": list(before),
                 "next": list(following),
                 "count": [count for _, count in counts],
+            },
+        )
+
+
+def _complete_rows(
+    lessons: Sequence[_Lesson], counted: Mapping[str, Sequence[_Counted]], change: Change | None
+) -> None:
+    """Store the outcomes, and the revision of the graph that each execution with pairs made."""
+    numbers: dict[str, int] = {}
+    before: dict[str, UUID | None] = {}
+    if change is not None:
+        changing = [lesson.key for lesson in lessons if lesson.pairs]
+        numbers = {key: change.number + at for at, key in enumerate(changing)}
+        before[changing[0]] = change.previous_token  # no process can read the revisions in between
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _COMPLETE_ROWS,
+            {
+                "keys": [lesson.key for lesson in lessons],
+                "outcomes": [json.dumps({"edges": counted[lesson.key]}) for lesson in lessons],
+                "numbers": [numbers.get(lesson.key) for lesson in lessons],
+                "before": [before.get(lesson.key) for lesson in lessons],
             },
         )
 

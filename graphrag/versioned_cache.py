@@ -60,14 +60,14 @@ def revision_number(name: Name) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new revision: its number and the token of its predecessor (None for the first)."""
+    """New revisions: the first number, and the token before it (None if there was none)."""
 
     number: int
     previous_token: UUID | None
 
 
-def bump(name: Name) -> Change:
-    """Store a new revision; call this inside the transaction that makes the change.
+def bump(name: Name, count: int = 1) -> Change:
+    """Store `count` new revisions; call this inside the transaction that makes the changes.
 
     The row stays locked until that transaction ends, so numbers become visible in order.
     """
@@ -75,6 +75,6 @@ def bump(name: Name) -> Change:
         Revision.objects.get_or_create(name=name, defaults={"token": uuid4()})
         row = Revision.objects.select_for_update().get(name=name)
         change = Change(row.number + 1, row.token if row.number else None)
-        row.number, row.token = change.number, uuid4()
+        row.number, row.token = row.number + count, uuid4()
         row.save()
     return change

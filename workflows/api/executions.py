@@ -219,8 +219,6 @@ class ExecutionsView(ListAPIView[Execution]):
             policy=fields.get("policy"),
             title=title,
         )
-        # The database orders keys, and marks of masked values count in this order.
-        execution.refresh_from_db(fields=["inputs", "policy", "policy_overrides"])
         return _created(execution, body_of(execution, is_new=True))
 
 

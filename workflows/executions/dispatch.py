@@ -39,9 +39,10 @@ QUEUES = (DEFAULT, SPECULATION, LOW)
 
 #: Seconds after which Redis expires an unfinished job; the sweeper enqueues another.
 JOB_TTL_SECONDS: Final = 86_400
-#: Function, execution, a random part, and the id of the HTTP request that enqueued the job, if any.
-#: RQ allows letters, digits, `_` and `-` only; the non-greedy match leaves hyphens to the request.
-_ID = re.compile(r"([A-Za-z0-9_-]+?)-([0-9]+)-[0-9a-f]{32}(?:--([A-Za-z0-9_-]{8,64}))?")
+#: Function, executions, a random part, and the id of the HTTP request that enqueued the job, if
+#: any.  RQ allows letters, digits, `_` and `-` only; the non-greedy match leaves hyphens to the
+#: request.
+_ID = re.compile(r"([A-Za-z0-9_-]+?)-([0-9]+(?:_[0-9]+)*)-[0-9a-f]{32}(?:--([A-Za-z0-9_-]{8,64}))?")
 
 
 # Keyed by the queue; bounded by 8; never stale: the connection pool reconnects by itself.
@@ -62,18 +63,21 @@ def _fields(job: str, queue: str) -> tuple[Any, ...]:
     return tuple(chain.from_iterable((k, v) for k, v in fields.items() if k not in individual))
 
 
-def job_id(job: str, execution_id: int) -> str:
+def job_id(job: str, *execution_ids: int) -> str:
     """Return a unique job id, which includes the id of the present HTTP request if there is one."""
     request = str(get_contextvars().get("request_id", ""))
-    plain = f"{job.replace('.', '-')}-{execution_id}-{uuid4().hex}"
+    numbers = "_".join(map(str, execution_ids))
+    plain = f"{job.replace('.', '-')}-{numbers}-{uuid4().hex}"
     traced = f"{plain}--{request}"
     return traced if _ID.fullmatch(traced) else plain
 
 
-def parse_job_id(job_id: str) -> tuple[str, int] | None:
-    """Parse an id of `job_id` into (dotted name, execution id); None for any other id."""
+def parse_job_id(job_id: str) -> tuple[str, tuple[int, ...]] | None:
+    """Parse an id of `job_id` into (dotted name, execution ids); None for any other id."""
     match = _ID.fullmatch(job_id)
-    return (match[1].replace("-", "."), int(match[2])) if match else None
+    if match is None:
+        return None
+    return match[1].replace("-", "."), tuple(map(int, match[2].split("_")))
 
 
 def log_context(job_id: str) -> dict[str, str]:
@@ -83,7 +87,7 @@ def log_context(job_id: str) -> dict[str, str]:
         return {}
     # Jobs of other apps have an id of something else, such as a backtest.
     subject = "execution_id" if match[1].startswith("workflows-") else "subject_id"
-    context = {subject: match[2]}
+    context = {subject: match[2].replace("_", ", ")}
     return {**context, "request_id": match[3]} if match[3] else context
 
 
@@ -97,26 +101,31 @@ def enqueue_speculation_on_commit(execution_id: int) -> None:
     transaction.on_commit(partial(enqueue, SPECULATE, execution_id, queue=SPECULATION))
 
 
-def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
+def enqueue(job: str, *execution_ids: int, queue: str = "default") -> bool:
     """Enqueue a job now; returns False if Redis is unavailable (the sweeper tries again)."""
     crashpoint("enqueue.before")
     try:
-        _push(job, execution_id, queue)
+        _push(job, execution_ids, queue)
     except RedisError as error:
-        logger.warning("could not enqueue %s(%s): %s", job, execution_id, error)
+        logger.warning("could not enqueue %s: %s", describe(job, execution_ids), error)
         return False
     crashpoint("enqueue.after")
     return True
 
 
-def _push(job: str, execution_id: int, queue: str) -> None:
+def describe(job: str, execution_ids: tuple[int, ...]) -> str:
+    """Return the call of a job as people read it."""
+    return f"{job}({', '.join(map(str, execution_ids))})"
+
+
+def _push(job: str, execution_ids: tuple[int, ...], queue: str) -> None:
     """Enqueue with one Redis command; RQ's own `enqueue` takes longer than the job's delivery."""
-    moment, name = utcformat(now()), job_id(job, execution_id)
-    call = zlib.compress(json.dumps([job, None, [execution_id], {}]).encode())
+    moment, name = utcformat(now()), job_id(job, *execution_ids)
+    call = zlib.compress(json.dumps([job, None, execution_ids, {}]).encode())
     _script()(
         keys=(_queue(queue).key, Job.key_for(name), Queue.redis_queues_keys),
         args=(
-            *(name, JOB_TTL_SECONDS, "data", call, "description", f"{job}({execution_id})"),
+            *(name, JOB_TTL_SECONDS, "data", call, "description", describe(job, execution_ids)),
             *("created_at", moment, "enqueued_at", moment),
             *_fields(job, queue),
         ),

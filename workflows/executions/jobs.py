@@ -7,7 +7,7 @@ import logging
 from workflows.engine.loop import step
 from workflows.engine.ports import LeaseLost, StaleVersion
 from workflows.models import Execution
-from workflows.planning.learning import learn_from
+from workflows.planning.learning import learn_from, learn_from_all
 from workflows.speculation.services import run_speculation
 
 from . import dispatch
@@ -29,9 +29,13 @@ def advance(execution_id: int) -> None:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
 
 
-def learn(execution_id: int) -> None:
-    """Let the tool graph learn from an ended execution; idempotent."""
-    learn_from(execution_id)
+def learn(*execution_ids: int) -> None:
+    """Let the tool graph learn from ended executions; idempotent."""
+    if len(execution_ids) == 1:
+        learn_from(execution_ids[0])
+        return
+    for execution_id in learn_from_all(execution_ids):
+        dispatch.enqueue(dispatch.LEARN, execution_id, queue=dispatch.LOW)
 
 
 def speculate(execution_id: int) -> None:

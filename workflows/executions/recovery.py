@@ -25,7 +25,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
-from workflows.planning.learning import unlearned
+from workflows.planning.learning import batched, unlearned
 
 from . import dispatch
 from .services import fail_lost_execution, submit_command
@@ -146,8 +146,8 @@ def enqueue_learning() -> int:
     if dispatch.queue_length("low"):
         return 0
     ids = unlearned()
-    for execution_id in ids:
-        dispatch.enqueue(dispatch.LEARN, execution_id, queue="low")
+    for batch in batched(ids):
+        dispatch.enqueue(dispatch.LEARN, *batch, queue="low")
     return len(ids)
 
 

@@ -135,11 +135,12 @@ def start_execution(
     check_groups(plan=valid_plan, policy=effective)
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
+    effective = with_business_hours(effective.model_copy(update={"review_rules": rules}))
     with transaction.atomic():
         execution = journal_writer.create(
             workflow=workflow,
             plan=valid_plan,
-            policy=with_business_hours(effective.model_copy(update={"review_rules": rules})),
+            policy=effective,
             policy_overrides=_override_rows(changes, _username(actor)),
             inputs=values,
             title=name[:200],

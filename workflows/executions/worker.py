@@ -55,14 +55,14 @@ class DispatchedJob(Job):
         call = dispatch.parse_job_id(id)
         if call is None:
             return super().fetch(id, connection=connection, serializer=serializer)
-        function, subject_id = call
+        function, subject_ids = call
         return cls.create(
             function,
-            (subject_id,),
+            subject_ids,
             id=id,
             connection=connection,
             serializer=serializer,
-            description=f"{function}({subject_id})",
+            description=dispatch.describe(function, subject_ids),
             timeout=-1,
             result_ttl=0,
             failure_ttl=dispatch.JOB_TTL_SECONDS,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
 
-from graphrag.learning import learn, learned_keys
+from graphrag.learning import FinishedRun, learn_runs, learned_keys
 from workflows import conf
 from workflows.engine.dag import CapabilityTask, Revision, ToolTask
 from workflows.engine.events import GraphUpdateFailed
@@ -39,10 +40,24 @@ def learn_from(execution_id: int) -> None:
                 execution_id, f"{lost} workers in a row ended while they learned from this run"
             )
         else:
-            _learn(execution_id)
+            _learn([execution_id])
     finally:
         # Only a killed worker leaves its attempt behind; a stop or an error does not count.
         LearningAttempt.objects.filter(pk=execution_id).delete()
+
+
+def learn_from_all(execution_ids: Sequence[int]) -> list[int]:
+    """Do what `learn_from` does for several executions, with the statements of one.
+
+    Returns the executions to be tried alone, because there was an error.  Those with an earlier
+    attempt are left out: either another worker is learning from them, or they lost a worker.
+    """
+    begun = _begin_first(execution_ids)
+    try:
+        known = _learned(begun)
+        return _learn([each for each in begun if each not in known])
+    finally:
+        LearningAttempt.objects.filter(pk__in=begun).delete()
 
 
 _BEGIN = """
@@ -60,22 +75,63 @@ def _begin(execution_id: int) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def _learn(execution_id: int) -> None:
-    execution = Execution.objects.get(pk=execution_id)
-    ran = TaskAttempt.objects.filter(
-        execution=execution, settled=True, status=TaskStatus.SUCCEEDED.value
-    )
-    revision = journal_writer.load_revision(execution.pk, execution.revision)
-    tools = _tools(revision, set(ran.values_list("task_id", flat=True)))
+_BEGIN_FIRST = """
+INSERT INTO workflows_learningattempt (execution_id, attempts, begun_at)
+SELECT id, 1, now() FROM workflows_execution WHERE id = ANY(%(executions)s) ORDER BY id
+ON CONFLICT (execution_id) DO NOTHING
+RETURNING execution_id
+"""
+
+
+def _begin_first(execution_ids: Sequence[int]) -> list[int]:
+    """Return the executions of which this is the first attempt."""
+    rows = execute(_BEGIN_FIRST, {"executions": list(execution_ids)})
+    begun = {int(row[0]) for row in rows}
+    return [each for each in execution_ids if each in begun]
+
+
+def _learn(execution_ids: Sequence[int]) -> list[int]:
+    """Learn from executions; return those that are left, because several could not be learned.
+
+    An error is an event of the only execution, or of each that was counted before the error.
+    """
+    runs = _finished_runs(execution_ids)
     try:
-        learn(
-            execution_key=str(execution.pk),
-            layers=[{tools[name] for name in layer if name in tools} for layer in revision.layers],
-            edges=_data_edges(revision, tools),
-        )
+        learn_runs(runs)
     except Exception as error:
-        logger.exception("the tool graph could not learn from execution %s", execution_id)
-        _record_failure(execution_id, f"{type(error).__name__}: {error}"[:2000])
+        logger.exception("the tool graph could not learn from executions %s", execution_ids)
+        failed = execution_ids if len(execution_ids) == 1 else _learned(execution_ids)
+        for execution_id in failed:
+            _record_failure(execution_id, f"{type(error).__name__}: {error}"[:2000])
+        return [each for each in execution_ids if each not in failed]
+    return []
+
+
+def _finished_runs(execution_ids: Sequence[int]) -> list[FinishedRun]:
+    revisions = dict(Execution.objects.filter(pk__in=execution_ids).values_list("pk", "revision"))
+    succeeded = defaultdict[int, set[str]](set)
+    attempts = TaskAttempt.objects.filter(
+        execution__in=execution_ids, settled=True, status=TaskStatus.SUCCEEDED.value
+    )
+    for execution_id, task_id in attempts.order_by().values_list("execution_id", "task_id"):
+        succeeded[execution_id].add(task_id)
+    return [
+        _finished_run(
+            execution_id,
+            journal_writer.load_revision(execution_id, revisions[execution_id]),
+            succeeded[execution_id],
+        )
+        for execution_id in execution_ids
+    ]
+
+
+def _finished_run(execution_id: int, revision: Revision, succeeded: set[str]) -> FinishedRun:
+    tools = _tools(revision, succeeded)
+    return FinishedRun(
+        execution_key=str(execution_id),
+        layers=[{tools[name] for name in layer if name in tools} for layer in revision.layers],
+        edges=_data_edges(revision, tools),
+    )
 
 
 def unlearned(limit: int = 200) -> list[int]:
@@ -85,6 +141,16 @@ def unlearned(limit: int = 200) -> list[int]:
     failed or aborted, except those with a learning attempt within the last minute.
     """
     return _backlog.take(limit)
+
+
+def batched(execution_ids: Sequence[int]) -> list[Sequence[int]]:
+    """Split executions to learn from into batches; one that has lost a worker is alone."""
+    lost = set(
+        LearningAttempt.objects.filter(pk__in=execution_ids).values_list("execution_id", flat=True)
+    )
+    others = [each for each in execution_ids if each not in lost]
+    batches = [others[at : at + _BATCH] for at in range(0, len(others), _BATCH)]
+    return [*batches, *([each] for each in execution_ids if each in lost)]
 
 
 class _Backlog:
@@ -128,6 +194,8 @@ _MAY_APPEAR = timedelta(seconds=10)
 #: Time that an attempt may take: several statements of `learn_statement_seconds`.
 _PATIENCE = timedelta(minutes=1)
 _PAGE, _PAGES = 2000, 10
+#: Executions that one job learns from.
+_BATCH = 25
 _backlog = _Backlog()
 
 
@@ -152,10 +220,14 @@ def _ended_after(moment: tuple[datetime, int]) -> list[tuple[datetime, int]]:
 
 def _known(ids: Sequence[int]) -> set[int]:
     """Return the executions that were learned, or failed once and are not tried again."""
-    learned = {int(key) for key in learned_keys([str(each) for each in ids])}
+    learned = _learned(ids)
     rest = [each for each in ids if each not in learned]
     failed = ExecutionEvent.objects.filter(execution__in=rest, kind="graph_update_failed")
     return learned | set(failed.values_list("execution_id", flat=True))
+
+
+def _learned(ids: Iterable[int]) -> set[int]:
+    return {int(key) for key in learned_keys([str(each) for each in ids])}
 
 
 def _not_begun(ids: Sequence[int], *, since: datetime) -> list[int]:

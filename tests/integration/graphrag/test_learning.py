@@ -1,9 +1,11 @@
 """Learning from finished executions: edges, confidence, PageRank; once each, also concurrently."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from graphrag import learning, prediction
 from graphrag.catalogue import ingest
@@ -14,6 +16,10 @@ from tests.integration.graphrag.conftest import make_tool
 
 A, B, C, D = "t.alpha", "t.beta", "t.gamma", "t.delta"
 RUN = [[A], [B], [C]]
+
+
+class Rollback(Exception):
+    """Ends a transaction that shall leave nothing."""
 
 
 @pytest.fixture
@@ -52,6 +58,41 @@ def test_a_second_call_for_one_execution_changes_nothing(four: None) -> None:
     assert (first.known, first.edges_created) == (False, 2)
     assert second == learning.Learned(known=True)
     assert edges() == before
+
+
+def snapshot() -> tuple[object, ...]:
+    """Everything that was learned, except tokens and times."""
+    rows = LearnedExecution.objects.order_by("execution_key")
+    return (
+        edges(),
+        set(ToolSequence.objects.values_list("last", "before", "next", "count")),
+        {name: round(rank, 6) for name, rank in Tool.objects.values_list("name", "pagerank")},
+        [(row.execution_key, row.tools, row.edges, row.outcome["edges"]) for row in rows],
+        [row.graph_number for row in rows],
+    )
+
+
+def test_runs_learned_together_teach_what_each_teaches_by_itself(four: None) -> None:
+    several = {"1": RUN, "2": [[A, "gone.tool"], [B]], "3": [[D]], "4": RUN, "5": [*RUN, [D], [A]]}
+    runs = [learning.FinishedRun(execution_key=key, layers=several[key]) for key in several]
+    learning.learn_runs(runs[:1])
+    alone, results = None, []
+    with suppress(Rollback), transaction.atomic():
+        results = [learning.learn(execution_key=key, layers=several[key]) for key in several]
+        learning.store_ranks()  # each run stores ranks that moved by more than 1 %
+        alone = snapshot()
+        raise Rollback
+    together = learning.learn_runs(runs)
+    assert snapshot() == alone
+    moved = {each.ranks_moved for each in together if each.edges}
+    assert len(moved) == 1  # the ranks are computed once
+    assert [replace(each, ranks_moved=0) for each in together] == [
+        replace(each, ranks_moved=0) for each in results
+    ]
+    assert together[0] == learning.Learned(known=True)
+    ranks = LearnedExecution.objects.get(execution_key="4").outcome["ranks"]
+    assert [name for name, _, _ in ranks] == [A, B, C]
+    assert learning.learn_runs(runs) == [learning.Learned(known=True)] * 5
 
 
 def test_confidence_grows_by_a_tenth_to_one(four: None) -> None:
@@ -161,6 +202,10 @@ def test_a_worker_reloads_only_the_learned_edges(
     assert changed.names is kept.names  # grown from the kept one, not read again
     assert changed.edge(A, B) is not None
     assert kept.edge(A, B) is None
+    runs = [learning.FinishedRun(execution_key=key, layers=[[A], [B]]) for key in ("two", "three")]
+    learning.learn_runs(runs)
+    assert tool_graph.current().names is kept.names
+    assert tool_graph.current().edge(A, B) == tool_graph.Edge(A, B, 3, 0.7)
     ingest.set_tool_policy(name=B, enabled=False)
     assert B not in tool_graph.current().index
     assert tool_graph.current().edges() == []

@@ -71,7 +71,7 @@ def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa
 def test_worker_lines_carry_the_request_id_of_the_job(monkeypatch) -> None:
     with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
         name = dispatch.job_id(dispatch.ADVANCE, 42)
-    assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, 42)
+    assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, (42,))
     assert dispatch.log_context(name) == {"execution_id": "42", "request_id": "proxy-12345678"}
     plain = dispatch.job_id(dispatch.ADVANCE, 42)
     assert dispatch.log_context(plain) == {"execution_id": "42"}

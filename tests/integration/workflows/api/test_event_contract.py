@@ -517,10 +517,10 @@ def test_changes_of_the_context_name_their_keys(operator: User) -> None:
 def test_a_learning_failure_has_its_event(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = started(operator)
 
-    def fails(**_: Any) -> None:
+    def fails(runs: object) -> None:
         raise TimeoutError("the graph is locked")
 
-    monkeypatch.setattr("workflows.planning.learning.learn", fails)
+    monkeypatch.setattr("workflows.planning.learning.learn_runs", fails)
     learn_from(execution.pk)
     [failed] = of_type(execution, "graphrag_update_failed")
     assert failed["error"] == "TimeoutError: the graph is locked"

@@ -70,10 +70,10 @@ def only_job(queue: Queue) -> Job:
 
 @given(
     st.from_regex(r"[a-z_][a-z0-9_]{0,9}(\.[a-z_][a-z0-9_]{0,9}){0,3}", fullmatch=True),
-    st.integers(0, 2**63 - 1),
+    st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=3).map(tuple),
 )
-def test_a_job_id_names_function_and_argument(job: str, number: int) -> None:
-    assert dispatch.parse_job_id(dispatch.job_id(job, number)) == (job, number)
+def test_a_job_id_names_function_and_arguments(job: str, numbers: tuple[int, ...]) -> None:
+    assert dispatch.parse_job_id(dispatch.job_id(job, *numbers)) == (job, numbers)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_suspended_worker_takes_no_job(queue: Queue) -> None:
 
 def test_the_worker_moves_an_execution_to_its_end(engine: Engine, queue: Queue) -> None:
     execution = engine.start(value("a"))  # sends for a worker
-    assert dispatch.parse_job_id(queue.job_ids[0]) == (dispatch.ADVANCE, execution.pk)
+    assert dispatch.parse_job_id(queue.job_ids[0]) == (dispatch.ADVANCE, (execution.pk,))
     worker(queue).work(burst=True)
     execution.refresh_from_db()
     assert execution.status == "COMPLETED"

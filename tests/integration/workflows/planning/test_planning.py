@@ -13,7 +13,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 
+from graphrag import learning as graph_learning
+from graphrag.learning import FinishedRun
 from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support.processes import ROOT, environment
@@ -21,8 +24,8 @@ from workflows.engine.decide import Refused
 from workflows.engine.reasons import load_reason
 from workflows.executions.jobs import learn
 from workflows.executions.recovery import sweep
-from workflows.models import Execution, LearningAttempt
-from workflows.planning.learning import unlearned
+from workflows.models import Execution, ExecutionEvent, LearningAttempt
+from workflows.planning.learning import batched, unlearned
 
 WAITING = {"per_layer_validation": True}
 
@@ -97,6 +100,67 @@ def test_a_completed_run_is_learned_from_once(engine: Engine) -> None:
     assert (edge.observed_count, edge.confidence) == (2, 0.6)
 
 
+def test_several_runs_are_learned_with_the_statements_of_one(engine: Engine) -> None:
+    learn(two_tools(engine).pk)  # connects and imports
+    counts = []
+    for many in (1, 5):
+        ids = [two_tools(engine).pk for _ in range(many)]
+        assert unlearned() == ids
+        with CaptureQueriesContext(connection) as queries:
+            learn(*ids)
+        counts.append(len(queries))
+        assert unlearned() == []
+    assert counts[1] <= counts[0] + 1, counts
+    assert ToolDependency.objects.get().observed_count == 7
+    assert not LearningAttempt.objects.exists()
+
+
+def test_a_run_that_cannot_be_learned_does_not_keep_others_from_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, *others = [two_tools(engine).pk for _ in range(3)]
+
+    def learn_runs(runs: list[FinishedRun]) -> object:
+        if str(broken) in {run.execution_key for run in runs}:
+            raise ValueError("no such tool")
+        return graph_learning.learn_runs(runs)
+
+    monkeypatch.setattr("workflows.planning.learning.learn_runs", learn_runs)
+    django_rq.get_queue("low").empty()  # what other tests left there
+    learn(broken, *others)
+    run_low_jobs()
+    assert unlearned() == []
+    failed = ExecutionEvent.objects.get(kind="graph_update_failed")
+    assert (failed.execution_id, failed.payload["error"]) == (broken, "ValueError: no such tool")
+    assert ToolDependency.objects.get().observed_count == 2
+    assert not LearningAttempt.objects.exists()
+
+
+def test_several_runs_whose_ranks_cannot_be_computed_have_the_event(
+    engine: Engine, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_rank_seconds": 0}
+    ids = [two_tools(engine).pk for _ in range(2)]
+    learn(*ids)
+    failed = ExecutionEvent.objects.filter(kind="graph_update_failed").order_by("execution_id")
+    assert [each.execution_id for each in failed] == ids
+    assert ToolDependency.objects.get().observed_count == 2
+
+
+def test_after_a_killed_worker_each_run_is_learned_alone(engine: Engine) -> None:
+    ids = [two_tools(engine).pk for _ in range(3)]
+    assert batched(unlearned()) == [ids]
+    lose_a_learner(*ids)
+    assert batched(unlearned()) == [[each] for each in ids]
+    learn(*ids)  # a job from before
+    assert unlearned() == ids
+    for each in ids:
+        learn(each)
+    assert unlearned() == []
+    assert ToolDependency.objects.get().observed_count == 3
+    assert not LearningAttempt.objects.exists()
+
+
 def test_a_long_waiting_run_is_learned_from_when_it_ends(engine: Engine) -> None:
     held = engine.run(value("a", 1), value("b", source("a"), **review("BEFORE")))
     later = [engine.run(value("a", number)) for number in range(3)]
@@ -110,10 +174,7 @@ def test_a_long_waiting_run_is_learned_from_when_it_ends(engine: Engine) -> None
     assert sorted(found) == sorted([held.pk, *(each.pk for each in later)])
 
 
-def test_the_sweeper_enqueues_learning_from_completed_runs(engine: Engine) -> None:
-    django_rq.get_queue("low").empty()  # what other tests left there
-    execution = two_tools(engine)
-    sweep()
+def run_low_jobs() -> None:
     call_command(
         "rqworker",
         "low",
@@ -123,16 +184,23 @@ def test_the_sweeper_enqueues_learning_from_completed_runs(engine: Engine) -> No
         "--worker-class",
         "rq.worker.SimpleWorker",
     )
+
+
+def test_the_sweeper_enqueues_learning_from_completed_runs(engine: Engine) -> None:
+    django_rq.get_queue("low").empty()  # what other tests left there
+    execution = two_tools(engine)
+    sweep()
+    run_low_jobs()
     assert LearnedExecution.objects.filter(execution_key=str(execution.pk)).exists()
 
 
 def test_a_graph_that_cannot_learn_leaves_the_run_alone(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(**kwargs: object) -> None:
+    def broken(runs: object) -> None:
         raise OSError("the graph is away")
 
-    monkeypatch.setattr("workflows.planning.learning.learn", broken)
+    monkeypatch.setattr("workflows.planning.learning.learn_runs", broken)
     execution = two_tools(engine)
     learn(execution.pk)
     execution.refresh_from_db()
@@ -149,20 +217,20 @@ import django
 django.setup()
 from workflows.executions import jobs
 from workflows.planning import learning
-learning.learn = lambda **kwargs: os.kill(os.getpid(), signal.SIGKILL)
-jobs.learn(int(sys.argv[1]))
+learning.learn_runs = lambda runs: os.kill(os.getpid(), signal.SIGKILL)
+jobs.learn(*map(int, sys.argv[1:]))
 """
 
 
-def lose_a_learner(execution: Execution) -> None:
-    """A worker is killed while it learns from the execution, and time passes."""
-    command = [sys.executable, "-c", KILLED_WHILE_LEARNING, str(execution.pk)]
+def lose_a_learner(*execution_ids: int) -> None:
+    """A worker is killed while it learns from the executions, and time passes."""
+    command = [sys.executable, "-c", KILLED_WHILE_LEARNING, *map(str, execution_ids)]
     worker = subprocess.run(
         command, cwd=ROOT, env=environment(HOLDPOINT_ROLE="worker"), check=False
     )
     assert worker.returncode == -signal.SIGKILL
     assert unlearned() == []  # for a minute the worker may still be at it
-    learn(execution.pk)
+    learn(*execution_ids)
     assert not LearnedExecution.objects.exists()
     LearningAttempt.objects.update(begun_at=Now() - timedelta(minutes=2))
 
@@ -171,7 +239,7 @@ def test_learning_from_a_run_stops_after_three_killed_workers(engine: Engine) ->
     execution = two_tools(engine)
     for _ in range(3):
         assert unlearned() == [execution.pk]
-        lose_a_learner(execution)
+        lose_a_learner(execution.pk)
     assert unlearned() == [execution.pk]
     learn(execution.pk)
     failed = execution.events.get(kind="graph_update_failed")
@@ -185,7 +253,7 @@ def test_learning_from_a_run_stops_after_three_killed_workers(engine: Engine) ->
 
 def test_learning_is_retried_after_one_killed_worker(engine: Engine) -> None:
     execution = two_tools(engine)
-    lose_a_learner(execution)
+    lose_a_learner(execution.pk)
     learn(execution.pk)
     assert LearnedExecution.objects.filter(execution_key=str(execution.pk)).exists()
     assert not LearningAttempt.objects.exists()
@@ -195,12 +263,12 @@ def test_learning_is_retried_after_one_killed_worker(engine: Engine) -> None:
 def test_a_worker_shutdown_during_learning_does_not_count(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(**kwargs: object) -> None:
+    def stopped(runs: object) -> None:
         raise SystemExit
 
     execution = two_tools(engine)
     with monkeypatch.context() as patch:
-        patch.setattr("workflows.planning.learning.learn", stopped)
+        patch.setattr("workflows.planning.learning.learn_runs", stopped)
         for _ in range(4):
             with pytest.raises(SystemExit):
                 learn(execution.pk)
