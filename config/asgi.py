@@ -6,9 +6,12 @@ from typing import Any
 
 from django.conf import settings
 
+from workflows.common import gc_freeze
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
 if not settings.configured:  # tests and commands set the role themselves
     os.environ.setdefault("HOLDPOINT_ROLE", "web")
+    gc_freeze.collect_rarely()
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -22,7 +25,6 @@ from config.web.lazy_app import LazyApp  # noqa: E402
 from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
-from workflows.common import gc_freeze  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
 
 http = in_request_thread(django)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
-
 from graphrag import conf
 from graphrag.embedding import hashing
 from graphrag.embedding.hashing import Rarity
@@ -220,10 +218,14 @@ class OpenAIEmbedder:
             self.identity += f"#{self._document_prefix}"
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._model = model
+        import httpx
+
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.Client(timeout=timeout, headers=headers)
 
     def _request(self, texts: Sequence[str]) -> Vectors:
+        import httpx
+
         body = {"model": self._model, "input": list(texts), "dimensions": DIMENSIONS}
         try:
             response = self._client.post(self._url, json=body)

@@ -52,21 +52,26 @@ class SyncResult:
     error: str = ""
 
 
-def sync_all() -> list[SyncResult]:
+def sync_all(*, known_servers: bool = True) -> list[SyncResult]:
     """Synchronize Python tools, capabilities and the list of every enabled server.
 
-    Tools of a server that was disabled or removed are marked missing.
+    Tools of a server that was disabled or removed are marked missing.  Without `known_servers`,
+    only servers whose list was never stored are read; the sweeper reads all lists when it starts.
     """
     sync_python_tools()
     sync_capabilities()
     python = SyncResult("python", len(registry.all_tools()))
-    return [python, *sync_servers()]
+    return [python, *sync_servers(known=known_servers)]
 
 
-def sync_servers() -> list[SyncResult]:
-    """Read the tool list of every enabled server; mark the tools of other servers as missing."""
+def sync_servers(*, known: bool = True) -> list[SyncResult]:
+    """Read the tool list of every enabled server; mark the tools of other servers as missing.
+
+    Without `known`, servers whose list is stored are not read.
+    """
     retire_servers()
-    return [sync_server(row) for row in McpServer.objects.filter(enabled=True)]
+    rows = McpServer.objects.filter(enabled=True)
+    return [sync_server(row) for row in (rows if known else rows.filter(synced_at=None))]
 
 
 def retire_servers() -> tuple[str, ...]:

@@ -79,6 +79,7 @@ class Redis:
             "save": "",
             "appendonly": "no",
             "daemonize": "no",
+            "hz": "2",  # rounds of housekeeping per second; ten, the default, cost idle CPU time
         }
         command = [str(self.layout.redis_server)]
         for name, value in settings.items():

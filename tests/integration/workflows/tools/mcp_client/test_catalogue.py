@@ -105,6 +105,14 @@ def test_a_disabled_or_removed_server_disables_its_tools(row: McpServer) -> None
     assert Tool.objects.filter(server="fruit", vanished=True).count() == 3
 
 
+def test_a_start_reads_only_servers_without_a_stored_list(row: McpServer) -> None:
+    assert {each.server for each in catalogue_sync.sync_all(known_servers=False)} == {"python"}
+    assert "apples" in enabled()
+    McpServer.objects.update(synced_at=None)
+    synced = {each.server for each in catalogue_sync.sync_all(known_servers=False)}
+    assert synced == {"python", row.name}
+
+
 def test_the_follower_synchronizes_new_and_changed_servers(
     row: McpServer, offers: Any, settings: Any
 ) -> None:
