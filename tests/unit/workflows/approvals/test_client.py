@@ -321,7 +321,7 @@ def test_a_server_that_does_not_answer_ends_at_the_deadline(
     started = time.monotonic()
     with pytest.raises(NotDecided):
         Client().approve("a.b", {}, timeout=0.3, key="k")
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 8
 
 
 def test_a_body_without_end_raises(server: fake.Server, monkeypatch: pytest.MonkeyPatch) -> None:
