@@ -20,7 +20,7 @@ import pytest
 from tests.conformance.token_proxy import token_proxy
 from tests.integration.config.auth.oauth.test_mcp_client import PERSON, Person
 from tests.integration.config.auth.site import Site, running_site
-from tests.integration.workflows.webhooks.installation import free_port
+from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.skipif(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from config.devserver.embedded.layout import Account
-from tests.e2e.product import free_port
+from tests.support.ports import free_port
 from tests.support.processes import end, wait_for
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

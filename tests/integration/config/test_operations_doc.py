@@ -15,7 +15,6 @@ import pytest
 from django.conf import settings
 
 from config.devserver.embedded.layout import SUPERUSER
-from tests.e2e.product import free_port
 from tests.support.documented_installation import (
     Machine,
     block,
@@ -23,6 +22,7 @@ from tests.support.documented_installation import (
     procfile,
     wait_until_ready,
 )
+from tests.support.ports import free_port
 from tests.support.processes import wait_for
 
 

@@ -14,7 +14,7 @@ import httpx
 import psycopg
 from django.conf import settings
 
-from tests.integration.workflows.webhooks.installation import free_port
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, database_url, end, environment, wait_for
 
 

@@ -22,10 +22,10 @@ from django.test import Client as Browser
 from django.urls import reverse
 
 from config.devserver.embedded.layout import Layout
-from tests.e2e.product import free_port
 from tests.support import pgbouncer
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, end, engine_processes, environment, wait_for
 from workflows.api.client import Client
 from workflows.permissions.tokens import create_token

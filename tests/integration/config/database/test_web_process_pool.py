@@ -18,8 +18,8 @@ from django.db import connection, transaction
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
 
-from tests.e2e.product import free_port
 from tests.support.groups import group_of
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, database_url, end, environment, wait_for
 from workflows.permissions.tokens import create_token
 
@@ -161,6 +161,8 @@ def _request_that_waits(web: Web) -> Iterator[socket.socket]:
 
 def _waits(web: Web) -> bool:
     with connection.cursor() as cursor:
+        # A transaction sees the sessions as they were when it first looked.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             "SELECT 1 FROM pg_stat_activity"
             " WHERE application_name = %s AND wait_event_type = 'Lock'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def test_workers_are_alive_while_their_pool_reports(client: Any) -> None:
     assert alive.workers_problem(client) == ""
     seconds, _ = client.time()
     client.hset("holdpoint:count:workers", f"{NAME}:1", f"2@{seconds - 61}")
-    assert "61 s" in alive.workers_problem(client)
+    assert re.search(r"\b6\d s\b", alive.workers_problem(client))
 
 
 def test_a_sender_of_webhooks_is_alive_while_it_has_rounds(client: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from config.asgi import application
 from config.web.body_limits import SMALL, body_limit
-from tests.e2e.product import free_port
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, end, environment, wait_for
 
 LARGE = 2 * 1024 * 1024

@@ -184,7 +184,7 @@ WRONG_TYPES = [
     ("executions/{execution_id}/messages/", {"content": {}}, "content"),
     ("executions/{execution_id}/messages/", {"content": "x", "role": "system"}, "role"),
     ("executions/{execution_id}/fork/", {}, "checkpoint"),
-    ("executions/{execution_id}/fork/", {"checkpoint": "12345"}, "checkpoint"),
+    ("executions/{execution_id}/fork/", {"checkpoint": "999999999"}, "checkpoint"),
     ("executions/{execution_id}/fork/", {"checkpoint": "x", "edits": {"a": 1}}, "edits.a"),
     ("workflows/", {"name": "a b", "title": "T", "plan": {"tasks": []}}, "name"),
     ("workflows/", {"name": "echo", "title": "T", "plan": {"tasks": []}}, "plan.tasks"),

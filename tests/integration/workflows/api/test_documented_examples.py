@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from django.contrib.auth.models import User
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, end, engine_processes, environment, wait_for
 from workflows.api.client import Client, Problem
 from workflows.models import Execution, Workflow
@@ -42,9 +42,7 @@ def token(transactional_db: None) -> str:
 @pytest.fixture
 def server(token: str) -> Iterator[str]:
     """Address of a web process with a worker and a sweeper."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["daphne", "-b", "127.0.0.1", "-p", str(port), "config.asgi:application"]
     web = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment())

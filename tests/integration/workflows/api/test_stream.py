@@ -219,7 +219,7 @@ async def test_two_streams_receive_the_same_events(paused, headers) -> None:
 
 
 async def test_a_refused_stream_is_a_problem_document(paused, headers) -> None:
-    response = await AsyncClient().get("/api/v1/executions/999/events/", headers=headers)
+    response = await AsyncClient().get("/api/v1/executions/999999999/events/", headers=headers)
     assert response.status_code == 404
     assert response["Content-Type"] == "application/problem+json"
     assert response.json()["code"] == "not_found"

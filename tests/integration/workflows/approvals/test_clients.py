@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from django.contrib.auth.models import User
 
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, end, engine_processes, environment, wait_for
 from tests.unit.workflows.approvals.test_hook_script import EVENTS
 from workflows.api.client import Client as Integrator
@@ -67,9 +67,7 @@ def reviewer(server: str) -> Iterator[Reviewer]:
 def server(transactional_db: None) -> Iterator[str]:
     """Address of a web process with a worker."""
     stock_catalogue()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["daphne", "-b", "127.0.0.1", "-p", str(port), "config.asgi:application"]
     web = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -34,7 +33,7 @@ from tests.integration.workflows.approvals.conftest import (
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.sweeper_queries import take_overdue
-from workflows.journal.writer import replayed
+from workflows.journal.writer import JournalRun, replayed
 from workflows.models import Execution, ExecutionReceipt, TaskAttempt
 from workflows.permissions.tokens import create_token
 
@@ -280,8 +279,10 @@ def standalone(folder: Path, lines: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_action_that_is_not_submitted_again_expires(agent: Agent, reviewer: User) -> None:
-    body = agent.asked(timeout_seconds=2)
+def test_an_action_that_is_not_submitted_again_expires(
+    agent: Agent, reviewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = agent.asked(timeout_seconds=3600)
     decided(body, reviewer, "REQUEST_CHANGES", comment="half of it")
     waiting = agent.get(body["id"])
     assert (waiting["status"], waiting["expires_at"] > body["expires_at"]) == (
@@ -293,8 +294,10 @@ def test_an_action_that_is_not_submitted_again_expires(agent: Agent, reviewer: U
     number = row_of(body).execution_id
     run_to_rest(number)
     assert agent.get(body["id"])["status"] == "changes_requested"
-    time.sleep(2)
-    Execution.objects.filter(pk=number).update(dispatched_at=timezone.now() - timedelta(hours=1))
+    now = JournalRun.now
+    monkeypatch.setattr(JournalRun, "now", lambda run: now(run) + 3600)
+    passed = timezone.now() - timedelta(hours=1)
+    Execution.objects.filter(pk=number).update(dispatched_at=passed, wake_at=passed)
     assert take_overdue(patience=1) == [number]
     run_to_rest(number)
     answer = agent.get(body["id"])

@@ -62,14 +62,14 @@ def test_killed_workers_and_a_flushed_redis_lose_nothing(engine: Engine) -> None
         victim = worker_pids(pool)[0]
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda: not psutil.pid_exists(victim) or len(worker_pids(pool)) == 2)
-        django_rq.get_connection("default").flushall()
+        django_rq.get_connection("default").flushdb()
         wait_for(lambda: all_done(executions), seconds=60, what="all runs done")
     assert_each_ended_right(executions)
 
 
 def test_a_flushed_redis_while_runs_wait_in_the_queue(engine: Engine) -> None:
     executions = start_runs(engine, 3)
-    django_rq.get_connection("default").flushall()
+    django_rq.get_connection("default").flushdb()
     with engine_processes(workers=1):
         wait_for(lambda: all_done(executions), seconds=60, what="all runs done")
     assert_each_ended_right(executions)

@@ -218,7 +218,7 @@ def contents(store: Store, execution_id: str) -> list[str]:
     return [payload["content"] for _, kind, payload, _ in rows if kind == "message_added"]
 
 
-def watched(run: Run, seconds: float = 3.0) -> bool:
+def watched(run: Run, seconds: float = 30.0) -> bool:
     """Return what `heartbeat` returns once it reads the lease again."""
     end = time.monotonic() + seconds
     while not run.heartbeat():

@@ -145,7 +145,7 @@ def test_a_run_completes_over_stdio(token: Tokens) -> None:
             )
             workflow = {"workflow_id": first.structured_content["workflow_id"]}
             last = await client.call_tool("continue", workflow)
-            gone = await client.call_tool("get_execution", {"workflow_id": "999"})
+            gone = await client.call_tool("get_execution", {"workflow_id": "999999999"})
             assert gone.is_error
             return [each.structured_content["status"] for each in (first, last)]
 

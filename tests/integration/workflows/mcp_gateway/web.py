@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, environment, wait_for
 
 
@@ -22,9 +22,7 @@ class Web:
     """daphne on a port of its own."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.address}/mcp"
         self._process: subprocess.Popen[bytes] | None = None

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workflows.webhooks.installation import free_port
 from tests.support import remote_tools  # noqa: F401  (importing it declares its tools)
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, wait_for
 from workflows.remote.port import RunnerUnavailable
 from workflows.remote.services import configured_runners

@@ -27,5 +27,5 @@ class Hostile:
     told: str = ""
     language: str = "typescript"
     permissions: PermissionSet = field(default_factory=PermissionSet)
-    seconds: float = 5.0
+    seconds: float = 20.0
     options: dict[str, Any] = field(default_factory=dict)

@@ -57,7 +57,7 @@ def test_hostile_programs_are_contained(program: Hostile, bench: Bench, web_serv
     threads, requests = threading.active_count(), len(web_server.seen)
     started = time.monotonic()
     ending, told, everything = _ending(bench, program, _filled(program.code, bench, port))
-    assert time.monotonic() - started < program.seconds + 2
+    assert time.monotonic() - started < program.seconds + 10
     assert ending == program.ending, told
     assert _filled(program.told, bench, port) in told
     assert SECRET not in everything

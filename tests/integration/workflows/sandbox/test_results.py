@@ -176,7 +176,7 @@ def test_a_program_is_stopped(bench: Bench, language: str, code: str) -> None:
     started = time.monotonic()
     with pytest.raises(TaskFailed, match="stopped"):
         bench.run(language, code, should_stop=stop.is_set)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
     timer.join()
 
 

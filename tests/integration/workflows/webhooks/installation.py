@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import psutil
 
 from config.devserver.embedded.layout import Layout
 from config.devserver.embedded.redis import Redis
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, end, environment, start, wait_for
 
 Process = subprocess.Popen[bytes]
@@ -30,13 +30,6 @@ SHORT_TIMES = {
     "HOLDPOINT_STARTS_PER_MINUTE": "0",
     "HOLDPOINT_REQUESTS_PER_MINUTE": "0",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Installation:

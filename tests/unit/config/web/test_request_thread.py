@@ -26,7 +26,7 @@ def threads() -> set[str]:
 
 
 async def none_left() -> bool:
-    for _ in range(100):
+    for _ in range(1000):
         if not threads():
             return True
         await asyncio.sleep(0.02)
@@ -49,11 +49,13 @@ async def test_a_request_that_waits_keeps_no_thread() -> None:
 
 async def test_a_long_call_keeps_its_thread() -> None:
     thread = RequestThread()
-    begun = thread.submit(time.sleep, 0.3)
-    await asyncio.sleep(0.15)
+    release = threading.Event()
+    begun = thread.submit(release.wait, 20)
+    await asyncio.sleep(3 * request_thread.IDLE_SECONDS)
     after = thread.submit(threading.active_count)
     assert not begun.done()
     assert len(threads()) == 1
+    release.set()
     await asyncio.wrap_future(after)
     assert await none_left()
     thread.end()

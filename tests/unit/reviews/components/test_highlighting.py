@@ -50,4 +50,4 @@ def test_large_code_is_shown_at_once(language: str) -> None:
     started = time.monotonic()
     lines = lines_of("x = '" + "(" * 199_000, language)
     assert len(lines) == 1
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10

@@ -162,7 +162,7 @@ def test_no_answer_denies_at_the_timeout(server: fake.Server, agent: str, fault:
     server.faults = [fault] * 30
     started = time.monotonic()
     denied(run(agent, server.url, timeout=1))
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 15
 
 
 @AGENTS

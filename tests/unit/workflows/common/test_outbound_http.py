@@ -21,6 +21,8 @@ from workflows.common.outbound_http import (
 )
 from workflows.engine.permissions import PermissionSet
 
+#: Seconds within which a limit of a second or less ends a request, also on a busy machine.
+SOON = 8
 QUICK = NetLimits(connect_seconds=1, total_seconds=1, max_response_bytes=100_000)
 
 
@@ -247,7 +249,7 @@ def test_slow_and_large_responses_are_aborted(server: Server, page: str) -> None
     started = time.monotonic()
     with pytest.raises(NetworkFailed):
         get(f"http://localhost:{server.port}/{page}", f"localhost:{server.port}")
-    assert time.monotonic() - started < 1.8
+    assert time.monotonic() - started < SOON
 
 
 @pytest.mark.parametrize("page", ["short", "garbage"])
@@ -262,24 +264,23 @@ def test_a_request_is_stopped(server: Server) -> None:
         get(
             f"http://localhost:{server.port}/silent",
             f"localhost:{server.port}",
-            limits=NetLimits(total_seconds=10),
+            limits=NetLimits(total_seconds=15),
             should_stop=lambda: time.monotonic() - started > 0.2,
         )
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < SOON
 
 
 def test_a_hanging_resolver_times_out() -> None:
     started = time.monotonic()
-
     released = threading.Event()
 
     def hanging(host: str, port: int) -> Sequence[str]:
-        released.wait(10)
+        released.wait(15)
         return []
 
     with pytest.raises(NetworkFailed, match="resolved"):
         get("http://slow.example/", "*", limits=NetLimits(connect_seconds=0.2), resolver=hanging)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < SOON
     released.set()
 
 

@@ -67,7 +67,7 @@ def test_a_child_ends_with_its_parent(
     assert is_alive(child)
     parent.send_signal(number)
     parent.wait()
-    assert wait_until(lambda: not is_alive(child), 5)
+    assert wait_until(lambda: not is_alive(child), 30)
 
 
 def run(code: str, **environment: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.ports import free_port
 from workflows.common import background_loop
 from workflows.tools.mcp_client import McpServerSpec, close_pool, pool
 
@@ -98,8 +99,7 @@ class HTTPServer:
     def __init__(self, journal: Journal, *flags: str) -> None:
         self.journal = journal
         self.flags = flags
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.start()
 
     @property

@@ -68,6 +68,16 @@ async def slow(seconds: float, word: str = "slow") -> str:
 
 
 @server.tool(structured_output=False)
+async def meet(word: str, others: list[str]) -> str:
+    """Wait until the calls of the other words have begun as well."""
+    note(f"{word} began")
+    with anyio.fail_after(20):
+        while not {f"{each} began" for each in others} <= set(journal.read_text().splitlines()):
+            await anyio.sleep(0.02)
+    return word
+
+
+@server.tool(structured_output=False)
 def fail(message: str) -> str:
     """Fail."""
     raise ToolError(message)

@@ -64,15 +64,14 @@ def test_the_server_sees_a_minimal_environment(
 
 
 def test_calls_side_by_side_share_one_session(spec: Spec, journal: Journal) -> None:
-    async def both() -> list[str]:
-        ask = [pool().call(spec(), "slow", {"seconds": 0.3, "word": f"w{n}"}) for n in range(5)]
+    words = [f"w{n}" for n in range(5)]
+
+    async def together() -> list[str]:
+        ask = [pool().call(spec(), "meet", {"word": word, "others": words}) for word in words]
         return await asyncio.gather(*ask)
 
-    assert background_loop.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
+    assert background_loop.run(together(), 60) == words
     assert len(journal.pids) == 1
-    began = [n for n, word in enumerate(journal.words) if word.endswith("began")]
-    ended = [n for n, word in enumerate(journal.words) if word.endswith("ended")]
-    assert max(began) < min(ended)
 
 
 def test_a_call_may_come_from_any_loop(spec: Spec) -> None:
@@ -105,8 +104,8 @@ def test_a_call_that_takes_too_long_is_cancelled_on_the_server(
     spec: Spec, call: Call, journal: Journal
 ) -> None:
     call(spec(), "pid")
-    with pytest.raises(TaskFailed, match=r"no answer within 0\.5 s") as failure:
-        call(spec(), "slow", timeout=0.5, seconds=60)
+    with pytest.raises(TaskFailed, match="no answer within 1 s") as failure:
+        call(spec(), "slow", timeout=1, seconds=60)
     assert failure.value.retryable
     journal.wait_for("slow cancelled")
     assert len(journal.pids) == 1
