@@ -89,7 +89,7 @@ class Postgres:
         for name, value in {**POSTGRES, "listen_addresses": self.host.address}.items():
             words += ["-c", f"{name}={value}"]
         self.process = self.host.start(self.log.name, *words, account=self.account, cwd=self.data)
-        wait_for(self.answers, seconds=60, what=f"PostgreSQL on {self.host.name}")
+        wait_for(self.answers, what=f"PostgreSQL on {self.host.name}")
 
     def answers(self) -> bool:
         try:
@@ -202,7 +202,7 @@ class Redis:
 
     def start(self) -> None:
         self.process = self.host.start("redis.log", *self._words)
-        wait_for(self.role, seconds=60, what=f"Redis on {self.host.name}")
+        wait_for(self.role, what=f"Redis on {self.host.name}")
 
     def role(self) -> str:
         try:

@@ -3,7 +3,6 @@
 import os
 import queue
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,8 @@ from pathlib import Path
 from config.devserver.embedded import EmbeddedServers
 from tests.architecture.files import ROOT
 from tests.e2e.standing import Standing
+from tests.support.ports import free_port
+from tests.support.processes import ending_with_us
 
 START_SECONDS = 300
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "SSL_CERT_FILE")
@@ -88,12 +89,6 @@ class Product:
             raise
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def launch(home: Path, port: int, **extra: str) -> Product:
     """Starts the supervisor; does not wait until it is ready."""
     env = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -104,7 +99,7 @@ def launch(home: Path, port: int, **extra: str) -> Product:
         "PYTHONUNBUFFERED": "1",
     } | extra
     process = subprocess.Popen(
-        [sys.executable, "-m", "config.devserver.supervisor"],
+        ending_with_us([sys.executable, "-m", "config.devserver.supervisor"]),
         cwd=ROOT,
         env=env,
         stdin=subprocess.DEVNULL,

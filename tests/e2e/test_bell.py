@@ -63,11 +63,11 @@ def mails(product: Product, words: str) -> list[Any]:
     """What the file backend wrote that speaks of `words`."""
     found = []
     for path in sorted((Path(product.home) / "mail").glob("*.log")):
-        for part in path.read_bytes().split(b"-" * 79 + b"\n"):
-            if part.strip():
-                message = message_from_bytes(part, policy=policy.default)
-                if words in str(message["Subject"]):
-                    found.append(message)
+        # Behind the last line of dashes is a message of which only a part may be written.
+        for part in path.read_bytes().split(b"-" * 79 + b"\n")[:-1]:
+            message = message_from_bytes(part, policy=policy.default)
+            if words in str(message["Subject"]):
+                found.append(message)
     return found
 
 

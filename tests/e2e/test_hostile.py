@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.e2e.desk import echo, started, until
+from tests.e2e.desk import echo, note_errors, started, until
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in
 
@@ -93,7 +93,7 @@ class Watched:
     def __post_init__(self) -> None:
         self.page.add_init_script(WATCH)
         self.page.on("console", self._console)
-        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        note_errors(self.page, self.said)
         self.page.on("dialog", self._dialog)
 
     def _console(self, message: Any) -> None:

@@ -42,7 +42,8 @@ def test_a_pause_before_the_socket_is_open_is_shown(page: Page, product: Product
     sign_in(page, product, "reviewer")
     held: list[Route] = []
     page.route("**/socket*.js", lambda route: held.append(route))
-    page.goto(f"{product.address}/review/?q=dugong", wait_until="commit")
+    with page.expect_request("**/socket*.js"):
+        page.goto(f"{product.address}/review/?q=dugong", wait_until="commit")
     expect(page.get_by_role("heading", name="Nothing matches “dugong”")).to_be_visible()
     run = started(api, echo("publish", "text", "BEFORE_EXECUTION"), title="A run dugong")
     assert held

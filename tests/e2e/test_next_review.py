@@ -58,6 +58,9 @@ def test_the_answer_to_a_decision_has_the_next_review(
     page.keyboard.press("a")
     page.keyboard.press("Enter")
     until_there = page.evaluate("window.untilThere")
+    # First of all: a toast goes after six seconds.
+    expect(page.locator(".toast").last).to_contain_text("reviewer approved this")
+    expect(page.locator(".toast").last).to_contain_text("Now in another run")
     assert until_there[0] == f"POST /review/{runs[0]}/{runs[0]}-1/"
     assert len(until_there) <= MOST_REQUESTS, until_there
     expect(page.locator(f"#decision[data-hold='{runs[1]}-1'][data-state=open]")).to_be_visible()
@@ -69,8 +72,6 @@ def test_the_answer_to_a_decision_has_the_next_review(
     )
     assert f"hold={runs[1]}-1" in page.url
     expect(page.locator(f"li[data-hold='{runs[0]}-1']")).to_have_count(0)
-    expect(page.locator(".toast").last).to_contain_text("reviewer approved this")
-    expect(page.locator(".toast").last).to_contain_text("Now in another run")
     expect(waiting).to_have_text(str(before - 1))
 
     if undo_seconds:

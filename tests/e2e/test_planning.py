@@ -11,7 +11,7 @@ INTENT = "List the directory '.', then read the file 'data.json'"
 
 
 def until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    for _ in range(200):
+    for _ in range(600):
         if condition():
             return
         page.wait_for_timeout(100)

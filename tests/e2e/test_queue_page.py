@@ -85,7 +85,8 @@ def test_rows_tell_themselves_apart_and_stay_in_place(page: Page, product: Produ
 def test_after_a_decision_the_same_run_comes_first(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     policy = {"undo_seconds": 600}
-    two = started(api, payment("one", 1, "Pear"), payment("two", 2, "Fig"), title="Advance")
+    both = (payment("one", 1, "Pear"), payment("two", 2, "Fig"))
+    two = started(api, *both, title="Advance", policy=policy)
     other = started(api, payment("pay", 3, "Plum"), title="Advance", policy=policy)
     until_open(api, two, f"{two}-2")
     at_queue(page, product, "q=Advance")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.architecture.files import ROOT
 from tests.e2e.desk import until_it
 from tests.e2e.product import Product
-from tests.e2e.test_review import Api, password, start_run, wait_for_pause
+from tests.e2e.test_review import Api, append_text, password, start_run, wait_for_pause
 
 README = (ROOT / "README.md").read_text()
 EDIT = "Edited as README says."
@@ -47,8 +47,7 @@ def test_the_five_minutes(page: Page, product: Product, browser: Browser) -> Non
     wait_for_pause(api, run, "draft", page)
     page.goto(f"{product.address}/review/?tab=open&q=release")
     page.locator(f"[data-hold='{run}-1'] [data-open]").click()
-    text = page.get_by_role("textbox", name="Markdown")
-    text.fill(f"{text.input_value()}\n{EDIT}\n")
+    append_text(page.get_by_role("textbox", name="Markdown"), f"\n{EDIT}\n")
     expect(page.locator("ins, .added", has_text=EDIT).first).to_be_visible()
 
     # 3: it stops again before write_file; the file is where the reviewer says.

@@ -145,11 +145,14 @@ def test_events_before_the_scripts_load_are_not_lost(
     """What happens between the page's answer and its last script is shown all the same."""
     sign_in(page, product, "operator")
     late: list[Route] = []
-    page.route(re.compile(r"/js/run(\.\w+)?\.js$"), lambda route: late.append(route))
+    script = re.compile(r"/js/run(\.\w+)?\.js$")
+    page.route(script, lambda route: late.append(route))
     run = started(api, wait("slow", LONG_SECONDS))
-    page.goto(f"{product.address}/runs/{run}/", wait_until="commit")
+    with page.expect_request(script):
+        page.goto(f"{product.address}/runs/{run}/", wait_until="commit")
     expect(page.locator("#run-live")).to_be_attached()
     until(api, run, "COMPLETED")
+    assert late
     for route in late:
         route.continue_()
     expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=LATER)

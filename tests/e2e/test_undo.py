@@ -151,7 +151,7 @@ def test_the_page_undoes_until_the_run_continues_and_then_says_why_not(
     # Nobody undoes it: the sweeper lets the run go on, and the page says that it is too late.
     expect(page.locator("[data-no-undo]")).to_be_visible(timeout=60_000)
     expect(form).to_have_count(0)
-    for _ in range(200):
+    for _ in range(600):
         _, found = api(f"executions/{quick}/")
         if found["status"] == "COMPLETED":
             break

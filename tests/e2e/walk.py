@@ -264,8 +264,11 @@ def overtaken(walk: Walk, scene: Scene, run: str, path: str) -> None:
     page.goto(f"{walk.product.address}{path}")
     page.get_by_role("textbox", name="Value").fill("y")
     page.keyboard.press("Escape")
-    page.locator("#decision [name=version]").evaluate("field => { field.value = 1 }")
-    walk.press("Approve with 1 change")
+    expect(page.get_by_role("button", name="Approve with 1 change")).to_be_enabled()
+    # In one step: news sets the version again.
+    page.locator("#decision [name=version]").evaluate(
+        "field => { field.value = 1; field.form.querySelector('[data-approve]').click(); }"
+    )
     expect(page.get_by_text("The run has changed while you were deciding")).to_be_visible()
     walk.measure(f"a decision with an old version, {path}")
     scene.approve(run)

@@ -1,11 +1,12 @@
 """Real worker and sweeper processes, stopped by the test that started them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -47,10 +48,19 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
+def ending_with_us(command: Sequence[str]) -> list[str]:
+    """Return the command of a process that gets SIGTERM when this process is killed (Linux).
+
+    The kernel watches the thread that starts the process: let it be the main thread.
+    """
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", *command] if setpriv else [*command]
+
+
 def start(*arguments: str, **more: str) -> subprocess.Popen[bytes]:
     """`manage.py` with these arguments, in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "manage.py", *arguments, "--skip-checks"],
+        ending_with_us([sys.executable, "manage.py", *arguments, "--skip-checks"]),
         cwd=ROOT,
         env=environment(**more),
         start_new_session=True,

@@ -140,7 +140,7 @@ def _alive(port: int) -> bool:
 
 def raw(port: int, head: str, parts: Iterator[bytes]) -> tuple[str, int]:
     """Send a request part by part until it is answered; the answer, and the bytes it took."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(head.replace("\n", "\r\n").encode())
         spent = 0
         client.setblocking(False)
@@ -151,11 +151,11 @@ def raw(port: int, head: str, parts: Iterator[bytes]) -> tuple[str, int]:
                 break
             except BlockingIOError:
                 pass
-            client.settimeout(10)
+            client.settimeout(60)
             client.sendall(part)
             spent += len(part)
             client.setblocking(False)
-        client.settimeout(10)
+        client.settimeout(60)
         while more := _received(client):
             answer += more
     return answer.decode(), spent
@@ -215,7 +215,7 @@ def test_clients_cannot_choose_the_root_path(web: tuple[int, psutil.Process], ro
     Addresses would begin with it, and `/review/login/` would be the sign-in page, with the limit of
     a body that forms have.
     """
-    with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}", timeout=60) as client:
         for path in (
             "/",
             "/login/",
@@ -233,7 +233,7 @@ def test_clients_cannot_choose_the_root_path(web: tuple[int, psutil.Process], ro
 
 
 def test_ordinary_requests_share_a_connection(web: tuple[int, psutil.Process]) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}", timeout=60) as client:
         assert client.get("/livez").status_code == 200
         problem = client.post(API, content=b"x" * 100_000)
         assert (problem.status_code, problem.json()["code"]) == (401, "unauthenticated")

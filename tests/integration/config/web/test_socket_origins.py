@@ -33,6 +33,6 @@ async def test_only_allowed_origins_open_a_socket(
 ) -> None:
     guarded = BrowserOriginValidator(accepting, [HERE])
     socket = WebsocketCommunicator(guarded, "/ws/reviews/", headers=headers)
-    connected, _ = await socket.connect()
+    connected, _ = await socket.connect(timeout=10)
     assert connected is accepted
-    await socket.disconnect()
+    await socket.disconnect(timeout=10)

@@ -159,7 +159,7 @@ async def listen(ann: User, stranger: User) -> dict[str, list[int]]:
         if message["type"] == "notices":
             found["out"].append(message["unread"])
     for each in sockets.values():
-        await each.disconnect()
+        await each.disconnect(timeout=10)
     return found
 
 

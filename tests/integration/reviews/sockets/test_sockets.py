@@ -63,7 +63,7 @@ async def socket(path: str, *headers: tuple[bytes, bytes]) -> AsyncIterator[Webs
     try:
         yield communicator
     finally:
-        await communicator.disconnect()
+        await communicator.disconnect(timeout=10)
 
 
 async def joined(communicator: WebsocketCommunicator) -> None:

@@ -333,5 +333,5 @@ async def closed_with(path: str, headers: Any) -> int | None:
     assert connected
     await communicator.send_to(text_data='{"type": "ping"}')
     message = await communicator.receive_output(timeout=10)
-    await communicator.disconnect()
+    await communicator.disconnect(timeout=10)
     return message.get("code") if message["type"] == "websocket.close" else None

@@ -357,4 +357,4 @@ def raw(one: Agent, arguments: dict[str, Any], state: str | None = None) -> dict
         "Mcp-Name": "approval_response",
     }
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return dict(json.loads(httpx2.post(one.url, json=body, headers=headers).text))
+    return dict(json.loads(httpx2.post(one.url, json=body, headers=headers, timeout=60).text))

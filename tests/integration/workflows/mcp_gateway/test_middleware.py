@@ -36,7 +36,7 @@ def message_of(response: httpx2.Response) -> str:
 )
 def test_a_malformed_token_is_401(web: Web, people: Any, credential: str | None) -> None:
     headers = {} if credential is None else {"Authorization": b"Bearer " + credential.encode()}
-    response = httpx2.post(web.url, json=PING, headers=headers)
+    response = httpx2.post(web.url, json=PING, headers=headers, timeout=60)
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith('Bearer realm="holdpoint"')
     assert ("invalid_token" in response.headers["www-authenticate"]) == bool(credential)
@@ -99,7 +99,7 @@ def test_paths_below_and_a_trailing_slash(web: Web, token: Tokens) -> None:
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
 def test_only_posts_are_accepted(web: Web, token: Tokens, method: str) -> None:
     headers = {"Authorization": f"Bearer {token('operator')}"}
-    response = httpx2.request(method, web.url, headers=headers)
+    response = httpx2.request(method, web.url, headers=headers, timeout=60)
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
@@ -120,7 +120,8 @@ def test_a_body_is_bounded(web: Web, token: Tokens) -> None:
         yield from (b'{"x": "', *[b"a" * 65536] * 17, b'"}')
 
     headers = {"Authorization": f"Bearer {text}", "Content-Type": "application/json"}
-    assert httpx2.post(web.url, content=pieces(), headers=headers).status_code == 413
+    answer = httpx2.post(web.url, content=pieces(), headers=headers, timeout=60)
+    assert answer.status_code == 413
 
 
 @pytest.mark.parametrize(

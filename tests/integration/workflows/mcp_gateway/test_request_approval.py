@@ -96,6 +96,7 @@ def test_rest_and_mcp_share_an_approval_of_the_same_token(
             "Authorization": f"Bearer {one.token}",
             "Idempotency-Key": ASKED["idempotency_key"],
         },
+        timeout=60,
     )
     assert (response.status_code, response.json()["id"]) == (201, first["id"])
 

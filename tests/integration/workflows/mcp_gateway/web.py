@@ -112,7 +112,7 @@ def post(url: str, token: str | None, body: Any, **headers: str) -> httpx2.Respo
         **headers,
     }
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return httpx2.post(url, content=content, headers=sent, timeout=20)
+    return httpx2.post(url, content=content, headers=sent, timeout=60)
 
 
 def call_of(tool: str, arguments: Any) -> dict[str, Any]:

@@ -61,9 +61,9 @@ def test_a_running_task_is_stopped(desk: Desk, web: Server, language: str) -> No
     worker = threading.Thread(target=_drive, args=(execution.pk,))
     before = len(web.seen)
     worker.start()
-    assert wait_until(lambda: len(web.seen) > before, 15)
+    assert wait_until(lambda: len(web.seen) > before, 60)
     revoke(grant=Grant.objects.get(), user=desk.operator)
-    worker.join(10)
+    worker.join(18)
     assert not worker.is_alive()
     execution.refresh_from_db()
     assert desk.statuses(execution) == {"slow": "FAILED", "apart": "SUCCEEDED"}

@@ -121,7 +121,7 @@ def test_two_senders_at_once_never_change_the_order(engine, owner, receiver, reg
         return WebhookDelivery.objects.filter(status="DELIVERED").count() == wanted
 
     try:
-        wait_for(all_delivered, seconds=30)
+        wait_for(all_delivered)
     finally:
         stop.set()
         for each in senders:
@@ -139,7 +139,7 @@ def test_a_hanging_receiver_does_not_delay_others(
         register()
         executions = [run(engine, owner) for _ in range(6)]
         wanted = sum(each.version for each in executions)
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while len(receiver.accepted) < wanted and time.monotonic() < end:
             sender.round()
         assert len(receiver.accepted) == wanted

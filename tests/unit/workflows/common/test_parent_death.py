@@ -1,6 +1,7 @@
 """A process ends with the one that started it, however that one ends."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from config.devserver.embedded.processes import is_alive, wait_until
+from tests.support.processes import ending_with_us
 from workflows.common.parent_death import VARIABLE
 
 ROOT = Path(__file__).parents[4]
@@ -18,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 #: A parent that starts a child from its main thread, says its id, and waits.
 PARENT = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, text=True)
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
 print(child.pid, child.stdout.readline(), flush=True)
 time.sleep(600)
 """
@@ -34,13 +36,25 @@ WITHOUT_THE_KERNEL = CHILD.replace(
     "parent_death._ask_kernel = lambda: False; parent_death.LOOK_SECONDS = 0.05;"
     " parent_death.end_with(",
 )
+#: A program that asks for nothing, as the tests start it.
+UNAWARE = ending_with_us(
+    [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+)
+PYTHON = [sys.executable, "-c"]
+NEEDS_SETPRIV = pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 
 
-@pytest.fixture(params=[CHILD, WITHOUT_THE_KERNEL], ids=["kernel", "thread"])
+@pytest.fixture(
+    params=[
+        pytest.param([*PYTHON, CHILD], id="kernel"),
+        pytest.param([*PYTHON, WITHOUT_THE_KERNEL], id="thread"),
+        pytest.param(UNAWARE, id="tests", marks=NEEDS_SETPRIV),
+    ]
+)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
     """A parent and its child."""
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, request.param],
+        [*PYTHON, PARENT, *request.param],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -86,7 +86,7 @@ def _fields(page: Any) -> dict[str, Any]:
 
 
 async def tools_seen_by_a_new_client(site: Site, storage: Memory) -> list[str]:
-    async with httpx2.AsyncClient(base_url=site.url, follow_redirects=True) as browser:
+    async with httpx2.AsyncClient(base_url=site.url, follow_redirects=True, timeout=60) as browser:
         person = Person(browser)
         provider = OAuthClientProvider(
             server_url=f"{site.url}/mcp",
@@ -96,7 +96,7 @@ async def tools_seen_by_a_new_client(site: Site, storage: Memory) -> list[str]:
             callback_handler=person.answer,
         )
         async with (
-            httpx2.AsyncClient(auth=provider, timeout=30) as http,
+            httpx2.AsyncClient(auth=provider, timeout=60) as http,
             Client(streamable_http_client(f"{site.url}/mcp", http_client=http)) as client,
         ):
             return [tool.name for tool in (await client.list_tools()).tools]
