@@ -25,7 +25,7 @@ from config.devserver.supervision.preflight_checks import (
     only_one,
     remember,
 )
-from config.devserver.supervision.prepare import answers, deadline, prepare_database, set_up
+from config.devserver.supervision.prepare import answers, deadline, prepare
 
 START_TICK = 0.1  # interval for checking the children until the product is ready
 TICK = 1.0  # the same afterwards
@@ -61,24 +61,14 @@ class Supervisor:
         if self._plan.servers is not None:
             self._console.say(f"starting PostgreSQL and Redis below {self._plan.home}")
             self._plan.servers.start()
-        prepare_database(self._plan, self._console)
+        logins = prepare(self._plan, self._console)
         if self._stopping.is_set():
             return
-        web, workers = self._plan.children()
-        # The web process loads its pages for as long as the tools and the demo are set up.
-        self._start_child(*web)
-        logins = set_up(self._plan, self._console)
-        if self._stopping.is_set():
-            return
-        self._start_child(*workers)
-        self._wait_until_ready(logins)
-
-    def _start_child(
-        self, name: str, command: list[str], env: dict[str, str], companion: str
-    ) -> None:
-        self._children.append(Child(name, command, env, self._console, companion))
-        self._children[-1].start()
+        for name, command, env, companion in self._plan.children():
+            self._children.append(Child(name, command, env, self._console, companion))
+            self._children[-1].start()
         self._remember()
+        self._wait_until_ready(logins)
 
     def _wait_until_ready(self, logins: str) -> None:
         latest = deadline()

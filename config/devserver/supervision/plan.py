@@ -34,7 +34,7 @@ class Plan:
         return self.env | {"HOLDPOINT_ROLE": role}
 
     def children(self) -> list[tuple[str, list[str], dict[str, str], str]]:
-        """Return name, command, environment and companion of web and workers.
+        """Return name, command, environment and companion of each process, in start order.
 
         See `Child` for the companion: the sweeper shares memory with the workers.
         """

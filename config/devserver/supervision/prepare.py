@@ -16,8 +16,11 @@ from config.paths import BASE_DIR
 READY_SECONDS = 120.0
 
 
-def prepare_database(plan: Plan, console: Console) -> None:
-    """Migrate as the owner of the tables, and grant the product's role its rights."""
+def prepare(plan: Plan, console: Console) -> str:
+    """Migrate as the owner of the tables, grant the product's role its rights, set up the demo.
+
+    Returns the logins of the demo, one per line.
+    """
     owner = plan.env_for("worker")
     if plan.owner_url:
         owner |= {"DATABASE_URL": plan.owner_url}
@@ -30,10 +33,6 @@ def prepare_database(plan: Plan, console: Console) -> None:
         run([sys.executable, "-m", "config.database.roles"], grants, console)
     if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
         run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner, console)
-
-
-def set_up(plan: Plan, console: Console) -> str:
-    """Create users, groups, tools and the demo; return the logins of the demo, one per line."""
     console.say("setting up users, groups and demo workflows")
     with TemporaryFile("w+") as logins:
         run([*MANAGE, "setup_demo", "--logins"], plan.env_for("worker"), console, logins)

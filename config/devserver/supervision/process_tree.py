@@ -24,19 +24,12 @@ class ProcessTree:
     def __init__(self, leader: int) -> None:
         self._leader = leader
         self._known: dict[int, psutil.Process] = {}
-        self._present: set[int] = set()  # ids of all processes of the machine at the last look
 
     def look(self) -> None:
-        """Record the present descendants; those in other sessions are found only this way.
-
-        The search reads every process of the machine, so it waits until one has started.
-        """
-        present = set(psutil.pids())
-        if not present <= self._present:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for process in psutil.Process(self._leader).children(recursive=True):
-                    self._known.setdefault(process.pid, process)
-        self._present = present
+        """Record the present descendants; those in other sessions are found only this way."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self._leader).children(recursive=True):
+                self._known.setdefault(process.pid, process)
         self._known = {pid: each for pid, each in self._known.items() if is_alive(each)}
 
     def members(self) -> list[psutil.Process]:

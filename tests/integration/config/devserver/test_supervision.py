@@ -27,7 +27,6 @@ from config.devserver.supervision.preflight_checks import (
     only_one,
     remember,
 )
-from config.devserver.supervision.process_tree import ProcessTree
 from config.devserver.supervisor import Supervisor
 from workflows.common import restart_backoff
 
@@ -136,15 +135,6 @@ def test_detached_orphans_of_a_killed_child_are_killed(output: io.StringIO, monk
         assert set(child.pids()) == {child.pid, grandchild.pid}
         os.kill(child.pid, signal.SIGKILL)
         assert wait_until(lambda: (child.keep_alive(), not is_alive(grandchild))[1], 30)
-
-
-def test_a_look_finds_what_started_after_the_last_look() -> None:
-    tree = ProcessTree(os.getpid())
-    tree.look()
-    with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as child:
-        tree.look()
-        assert child.pid in {each.pid for each in tree.members()}
-        child.kill()
 
 
 def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(output: io.StringIO) -> None:
