@@ -165,13 +165,16 @@ def _tool_keys(
     runs: Sequence[FinishedRun], named: Sequence[set[tuple[str, str]]]
 ) -> dict[str, int]:
     """Return name -> key of the tools that the runs name and the catalogue has."""
-    names = {name for pairs in named for pair in pairs for name in pair}
-    names.update(name for run in runs for layer in run.layers for name in layer)
-    return dict(Tool.objects.filter(name__in=names).values_list("name", "pk"))
+    names = [_names(run, pairs) for run, pairs in zip(runs, named, strict=True)]
+    return dict(Tool.objects.filter(name__in=set().union(*names)).values_list("name", "pk"))
+
+
+def _names(run: FinishedRun, pairs: set[tuple[str, str]]) -> set[str]:
+    return {name for pair in pairs for name in pair} | {n for layer in run.layers for n in layer}
 
 
 def _lesson(run: FinishedRun, pairs: set[tuple[str, str]], keys: Mapping[str, int]) -> _Lesson:
-    named = {name for pair in pairs for name in pair} | {n for layer in run.layers for n in layer}
+    named = _names(run, pairs)
     return _Lesson(
         key=run.execution_key,
         layers=run.layers,

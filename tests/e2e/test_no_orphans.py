@@ -9,6 +9,7 @@ import pytest
 
 from config.devserver.embedded.processes import is_alive, wait_until
 from tests.e2e.product import Product, running_product
+from tests.support.processes import command_line, process_name
 
 DATABASES = {"postgres", "redis-server"}
 GONE_SECONDS = 30  # a few on a machine that is not busy
@@ -29,21 +30,11 @@ def product() -> Iterator[Product]:
 def everything(product: Product) -> list[psutil.Process]:
     """All processes of the product but the databases and the supervisor."""
     found = psutil.Process(product.process.pid).children(recursive=True)
-    return [each for each in found if name(each) not in DATABASES]
-
-
-def name(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.NoSuchProcess:
-        return ""
+    return [each for each in found if process_name(each) not in DATABASES]
 
 
 def command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
+    return " ".join(command_line(process))
 
 
 def below(process: psutil.Process) -> list[psutil.Process]:
@@ -67,11 +58,11 @@ def forked(product: Product) -> list[psutil.Process]:
 
 
 def workers(product: Product) -> list[psutil.Process]:
-    return [each for each in forked(product) if name(each) != "sweeper"]
+    return [each for each in forked(product) if process_name(each) != "sweeper"]
 
 
 def sweepers(product: Product) -> list[psutil.Process]:
-    return [each for each in forked(product) if name(each) == "sweeper"]
+    return [each for each in forked(product) if process_name(each) == "sweeper"]
 
 
 def busy(product: Product, names: set[str]) -> list[psutil.Process]:
@@ -80,7 +71,7 @@ def busy(product: Product, names: set[str]) -> list[psutil.Process]:
         each
         for worker in workers(product)
         for each in worker.children()
-        if name(each) in names and each.cpu_times().user > 0.3
+        if process_name(each) in names and each.cpu_times().user > 0.3
     ]
 
 
@@ -99,7 +90,11 @@ def run_for_ever(product: Product, seconds: int = 120) -> None:
         "-c",
         f"{start}; start_execution(actor=None, plan={{'tasks': {tasks!r}}})",
     )
-    wait(lambda: {name(each) for each in busy(product, {"deno", "monty"})} == {"deno", "monty"})
+    wait(
+        lambda: (
+            {process_name(each) for each in busy(product, {"deno", "monty"})} == {"deno", "monty"}
+        )
+    )
 
 
 def wait(condition: Callable[[], bool], seconds: float = BACK_SECONDS) -> None:

@@ -18,6 +18,7 @@ import pytest
 from config.devserver.embedded import EmbeddedServers
 from config.devserver.embedded.processes import is_alive, wait_until
 from tests.e2e.product import Product, free_port, launch, remove, running_product
+from tests.support.processes import command_line, process_name
 
 READY_SECONDS = 180
 GONE_SECONDS = 30
@@ -85,20 +86,6 @@ def children_of(instance: Product) -> list[psutil.Process]:
     return psutil.Process(instance.process.pid).children(recursive=True)
 
 
-def name(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def is_web(process: psutil.Process) -> bool:
-    try:
-        return "daphne" in process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_the_start_prints_address_and_accounts(instance: Product) -> None:
     text = "\n".join(instance.lines)
     assert f"Holdpoint is ready: {instance.address}/" in text
@@ -124,7 +111,7 @@ def test_a_killed_redis_comes_back(instance: Product) -> None:
 
 
 def test_a_killed_web_process_comes_back(instance: Product) -> None:
-    web = next(filter(is_web, children_of(instance)))
+    web = next(child for child in children_of(instance) if "daphne" in command_line(child))
     web.kill()
     instance.wait_for_line("ended with -9; starting again")
     assert wait_until(lambda: status(f"{instance.address}/livez") == 200, 90)
@@ -178,7 +165,7 @@ def test_two_instances_side_by_side(instance: Product, other: Product) -> None:
 def test_the_supervisor_recovers_after_a_kill_and_stops(other: Product) -> None:
     """All but the databases end with a killed supervisor; the next start finds their rows."""
     other.manage("shell", "-c", f"{USERS}; User.objects.create(username='kept')")
-    left = [child for child in children_of(other) if name(child) not in SERVERS]
+    left = [child for child in children_of(other) if process_name(child) not in SERVERS]
     other.process.kill()
     other.process.wait(GONE_SECONDS)
     assert wait_until(lambda: not any(is_alive(process) for process in left), GONE_SECONDS)

@@ -57,6 +57,22 @@ def ending_with_us(command: Sequence[str]) -> list[str]:
     return [setpriv, "--pdeathsig", "TERM", *command] if setpriv else [*command]
 
 
+def process_name(process: psutil.Process) -> str:
+    """The name of a process; "" when it has ended."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """The words of the command of a process; none when it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def start(*arguments: str, **more: str) -> subprocess.Popen[bytes]:
     """`manage.py` with these arguments, in a process group of its own."""
     return subprocess.Popen(

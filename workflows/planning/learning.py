@@ -49,8 +49,9 @@ def learn_from(execution_id: int) -> None:
 def learn_from_all(execution_ids: Sequence[int]) -> list[int]:
     """Do what `learn_from` does for several executions, with the statements of one.
 
-    Returns the executions to be tried alone, because there was an error.  Those with an earlier
-    attempt are left out: either another worker is learning from them, or they lost a worker.
+    Returns the executions that each need a job of their own, because there was an error.  Those
+    with an earlier attempt are left out: either another worker is learning from them, or they lost
+    a worker.
     """
     begun = _begin_first(execution_ids)
     try:
@@ -144,7 +145,10 @@ def unlearned(limit: int = 200) -> list[int]:
 
 
 def batched(execution_ids: Sequence[int]) -> list[Sequence[int]]:
-    """Split executions to learn from into batches; one that has lost a worker is alone."""
+    """Split executions to learn from into batches.
+
+    One that has lost a worker gets a batch of its own.
+    """
     lost = set(
         LearningAttempt.objects.filter(pk__in=execution_ids).values_list("execution_id", flat=True)
     )
