@@ -39,7 +39,7 @@ PARTS = {
     "graph": "others:graph",  # last: it empties the catalogue
 }
 #: Parts that tell of their slowest: their CPUs are kept awake (see tests.benchmarks.awake).
-SLOWEST = {"live", "next", "approvals", "news", "graph"}
+SLOWEST = {"pages", "live", "next", "approvals", "news", "graph"}
 OUT = ROOT / "var" / "bench"
 
 

@@ -1,14 +1,17 @@
 """Pages and REST as a browser and a program get them from `make run`'s processes: with the pool of
-database sessions, and with a session for each request, in turns.
+database sessions and with a session for each request, in turns; then among many executions.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 import time
 
 import httpx
+import psycopg
 
+from tests.benchmarks import listing
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench
 from tests.e2e.desk import echo, started
@@ -17,6 +20,8 @@ from tests.e2e.test_review import Api, password
 
 UNLIMITED = {f"HOLDPOINT_{name}_PER_MINUTE": "0" for name in ("REQUESTS", "STARTS", "DECISIONS")}
 WAITING = 60
+#: Milliseconds at the p95, among `listing.EXECUTIONS` executions.
+GOALS = {"queue, page": 25.0, "decision, page": 20.0, "run, page": 25.0}
 
 
 class Desk:
@@ -39,6 +44,7 @@ class Desk:
             "queue, page": "/review/",
             "queue, rows of one run": f"/review/?changed={runs[0]}",
             "decision, page": f"/review/{runs[0]}/{runs[0]}-1/",
+            "run, page": f"/runs/{runs[0]}/",
             "history, page": "/history/",
             "queue, REST": "/api/v1/reviews/pending/",
             "one execution, REST": f"/api/v1/executions/{runs[0]}/",
@@ -63,7 +69,8 @@ def measure(bench: Bench) -> list[Figure]:
         pooled = Desk(with_pool)
         with running_product(**UNLIMITED, HOLDPOINT_DB_POOL_MAX="0") as without:
             plain = Desk(without)
-            return [_figure(name, pooled, plain, rounds) for name in pooled.looks]
+            figures = [_figure(name, pooled, plain, rounds) for name in pooled.looks]
+        return [*figures, *_among_many(bench, with_pool, pooled)]
 
 
 def _figure(name: str, pooled: Desk, plain: Desk, rounds: int) -> Figure:
@@ -73,3 +80,19 @@ def _figure(name: str, pooled: Desk, plain: Desk, rounds: int) -> Figure:
             found.append(desk.look(name))
     value, baseline = (middle(each[5:]) for each in times)
     return Figure(name, value, "ms", rounds, baseline, "a database session per request", target=1)
+
+
+def _among_many(bench: Bench, product: Product, desk: Desk) -> list[Figure]:
+    """The p95 of the pages after years of runs."""
+    count = listing.EXECUTIONS if not bench.quick else listing.EXECUTIONS // 10
+    with psycopg.connect(product.servers.layout.urls.owner, autocommit=True) as connection:
+        connection.execute(listing.FILL, {"count": count, "every": count // listing.WAITING})
+        connection.execute("ANALYZE")
+    rounds, figures = bench.rounds(200, 40), []
+    for name, goal in GOALS.items():
+        times = [desk.look(name) for _ in range(rounds + 5)][5:]
+        p95 = statistics.quantiles(times, n=20)[-1]
+        among = f"{name}, among {count:,} executions"
+        figures.append(Figure(f"{among}, median", middle(times), "ms", rounds))
+        figures.append(Figure(f"{among}, p95", p95, "ms", rounds, target=goal))
+    return figures
