@@ -7,7 +7,7 @@ from django.urls import path, re_path
 from .consumers import ExecutionConsumer, ReviewQueueConsumer
 
 
-async def refuse(scope: Any, receive: Any, send: Any) -> None:
+async def refuse(scope: Any, receive: Any, send: Any) -> Any:
     """Refuse the handshake (403): without a route the router raises an error, and logs it."""
     await receive()
     await send({"type": "websocket.close"})

@@ -148,7 +148,7 @@ def first_email(value: Any) -> str:
     if not all(isinstance(each, Mapping) for each in addresses):
         raise invalid("emails must be a list of objects.")
     primary = [each for each in addresses if each.get("primary") in (True, "true", "True")]
-    chosen = next(iter(primary or addresses), {})
+    chosen: Mapping[str, Any] = next(iter(primary or addresses), {})
     return text(chosen.get("value"), "emails", 254)
 
 
