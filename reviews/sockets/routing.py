@@ -16,5 +16,6 @@ async def refuse(scope: Any, receive: Any, send: Any) -> Any:
 websocket_urlpatterns = [
     path("ws/reviews/", ReviewQueueConsumer.as_asgi()),
     path("ws/executions/<int:execution_id>/", ExecutionConsumer.as_asgi()),
-    re_path("", refuse),
 ]
+#: The last route: every other address.
+no_socket = re_path("", refuse)
