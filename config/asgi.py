@@ -24,7 +24,7 @@ from config.web.body_limits import limit_body  # noqa: E402
 from config.web.lazy_app import LazyApp  # noqa: E402
 from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
-from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
+from reviews.sockets.routing import no_socket, websocket_urlpatterns  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
 
 http = in_request_thread(django)
@@ -46,7 +46,8 @@ application = ProtocolTypeRouter(
     {
         "http": limit_body(route_http),
         "websocket": BrowserOriginValidator(
-            AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.ALLOWED_ORIGINS
+            AuthMiddlewareStack(URLRouter([*websocket_urlpatterns, no_socket])),
+            settings.ALLOWED_ORIGINS,
         ),
     }
 )

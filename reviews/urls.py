@@ -1,6 +1,7 @@
 """Addresses of the pages."""
 
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import PathConverter
 
 from .absences import views as absences_views
 from .answer_links import views as answer_link_views
@@ -21,6 +22,15 @@ from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
 from .servers import views as servers_views
+
+
+class ToolName(PathConverter):
+    """The name of a tool; earlier versions stored names with line breaks, which `path` refuses."""
+
+    regex = r"[\s\S]+"
+
+
+register_converter(ToolName, "tool")
 
 app_name = "reviews"
 urlpatterns = [
@@ -172,7 +182,7 @@ urlpatterns = [
     path("servers/import/", servers_views.import_servers, name="import_servers"),
     path("servers/<int:server_id>/", servers_views.server, name="server"),
     path("tools/", planner_views.tools, name="tools"),
-    path("tools/<path:name>/", planner_views.tool, name="tool"),
+    path("tools/<tool:name>/", planner_views.tool, name="tool"),
     path("webhooks/", webhooks.webhook_list, name="webhooks"),
     path("webhooks/<int:webhook_id>/", webhooks.webhook, name="webhook"),
     path("webhooks/<int:webhook_id>/action/", webhooks.action, name="webhook_action"),

@@ -1,8 +1,8 @@
-"""Recognize an unavailable database, as opposed to a statement that failed."""
+"""Recognize an unavailable database and a concurrent change, as opposed to other failures."""
 
 import psycopg
 import psycopg_pool
-from django.db import InterfaceError, OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
 
 #: Value of the `Retry-After` header.
 RETRY_SECONDS = 2
@@ -23,3 +23,12 @@ def is_database_unavailable(error: BaseException | None) -> bool:
     # Without a code no answer came from the server: the connection broke.
     state = cause.sqlstate
     return state is None or state.startswith("08") or state in _TRANSIENT_STATES
+
+
+def is_concurrent_change(error: BaseException | None) -> bool:
+    """Whether another request added the same row, or deleted a row that this one refers to.
+
+    Each request checks both before it writes, so that only requests at the same time get here.
+    """
+    conflicts = psycopg.errors.UniqueViolation | psycopg.errors.ForeignKeyViolation
+    return isinstance(error, IntegrityError) and isinstance(error.__cause__, conflicts)

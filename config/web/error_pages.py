@@ -8,7 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views import defaults
 
-from config.database.errors import RETRY_SECONDS, is_database_unavailable
+from config.database.errors import (
+    RETRY_SECONDS,
+    is_concurrent_change,
+    is_database_unavailable,
+)
 from workflows.api.problems import ROOTS, plain_problem
 
 
@@ -37,9 +41,11 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500 with the request id for reports; 503 when the database is unavailable."""
+    """500 with the request id for reports; 503 without a database, 409 for a concurrent change."""
     if is_database_unavailable(sys.exception()):
         return unavailable(request)
+    if is_concurrent_change(sys.exception()):
+        return conflict(request)
     if request.path.startswith(ROOTS):
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         detail = "Internal error. The log contains the details under this request id."
@@ -47,6 +53,14 @@ def server_error(request: HttpRequest) -> HttpResponse:
             status=500, code="internal_error", detail=detail, request_id=request_id
         )
     return defaults.server_error(request)
+
+
+def conflict(request: HttpRequest) -> HttpResponse:
+    """409: another request changed the same thing at the same time; nothing was stored."""
+    if request.path.startswith(ROOTS):
+        detail = "Another request changed the same thing at the same time. Repeat the request."
+        return plain_problem(status=409, code="refused", detail=detail, reason="concurrent_change")
+    return HttpResponse(render_to_string("409.html"), status=409)
 
 
 def unavailable(request: HttpRequest) -> HttpResponse:

@@ -96,8 +96,9 @@ def sanitized(record: ToolRecord) -> ToolRecord:
     """
     if not record.name.startswith(f"{record.server}.") or len(record.name) > 200:
         raise InvalidTool(f"name must be '{record.server}.<tool>' of at most 200 characters")
-    if record.name != _plain(record.name) or not record.server or len(record.server) > 100:
-        raise InvalidTool("name or server has characters that cannot be stored")
+    # A name with characters that change the direction of text would look like another tool's.
+    if not record.name.isprintable() or not record.server or len(record.server) > 100:
+        raise InvalidTool("name or server has characters that cannot be stored or shown")
     if record.kind not in models.ToolKind.values:
         raise InvalidTool(f"kind must be one of {', '.join(models.ToolKind.values)}")
     output = record.output_schema

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ChangeRefused(Exception):
-    """The change would give more than the user has, or leave no administrator."""
+    """The change would give more than the user has, leave no administrator, or came too late."""
 
 
 def may_manage(actor: User, person: User) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.contrib.admin.models import CHANGE
 from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.sessions.models import Session
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -49,9 +49,13 @@ class OwnAccount(ChangeRefused):
 def add_person(*, actor: User, form: AddPersonForm) -> User:
     """Create the account of a valid form; raises ChangeRefused."""
     check_given(actor, None, groups=form.cleaned_data["groups"])
-    with transaction.atomic():
-        person: User = form.save()
-        log_addition(actor, person, form)
+    try:
+        with transaction.atomic():
+            person: User = form.save()
+            log_addition(actor, person, form)
+    except IntegrityError:
+        # Another request has stored the name since the form was checked.
+        raise ChangeRefused(_("A user with that username already exists.")) from None
     return person
 
 

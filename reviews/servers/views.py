@@ -18,6 +18,7 @@ from graphrag.catalogue.selectors import tools as all_tools
 from reviews.components.admin_rights import check, may
 from reviews.components.number_formatting import counted
 from reviews.components.views import SeeOther, current_user, page
+from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.permissions import step_up
 from workflows.tools import catalogue_sync, mcp_servers
@@ -74,10 +75,10 @@ def add_server(request: HttpRequest) -> HttpResponse:
     check(request, "add", McpServer)
     submitted = request.method == "POST"
     form = _form(request, None, submitted=submitted)
-    if not submitted or not form.is_valid():
+    server = _saved(request, form) if submitted else None
+    if server is None:
         status = 422 if submitted else 200
         return page(request, _EDIT, {"form": form}, section=_SECTION, status=status)
-    server = form.save_for(current_user(request))
     messages.success(request, _("Added %(name)s.") % {"name": server.name})
     return SeeOther(_url(server))
 
@@ -121,12 +122,23 @@ def server(request: HttpRequest, server_id: int) -> HttpResponse:
         _sync(request, found)
         return SeeOther(_url(found))
     form = _form(request, found, submitted=True)
-    if not form.is_valid():
+    if _saved(request, form) is None:
         found.refresh_from_db()
         return _page(request, found, form, status=422)
-    form.save_for(current_user(request))
     messages.success(request, _("Saved."))
     return SeeOther(_url(found))
+
+
+def _saved(request: HttpRequest, form: McpServerForm) -> McpServer | None:
+    """Return the saved server; None if the form has errors, also those of a change meanwhile."""
+    if not form.is_valid():
+        return None
+    try:
+        return form.save_for(current_user(request))
+    except InvalidRequest as invalid:
+        for problem in invalid.problems:
+            form.add_error(problem.path, problem.message)
+        return None
 
 
 def _sync(request: HttpRequest, server: McpServer) -> None:

@@ -50,25 +50,43 @@ _NEXT_ACTIONS = {
 # --- requests: members that the draft does not define are ignored ---------------------------------
 
 
-class EntitySerializer(PlainSerializer):
-    """A subject or a resource."""
+class TextField(serializers.CharField):
+    """Text without conversion from numbers: the body is used as it was sent."""
 
-    type = serializers.CharField(max_length=200, trim_whitespace=False)
-    id = serializers.CharField(max_length=2000, trim_whitespace=False)
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class EntitySerializer(PlainSerializer):
+    """A resource, or what a subject shares with it."""
+
+    type = TextField(max_length=200, trim_whitespace=False)
+    id = TextField(max_length=2000, trim_whitespace=False)
     properties = serializers.DictField(required=False)
+
+
+class SubjectSerializer(EntitySerializer):
+    """A subject; its properties may have an actor."""
+
+    def validate_properties(self, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("act", {}), dict):
+            raise serializers.ValidationError({"act": ["must be an object"]})
+        return value
 
 
 class AuthzenActionSerializer(PlainSerializer):
     """An action."""
 
-    name = serializers.CharField(max_length=200, trim_whitespace=False)
+    name = TextField(max_length=200, trim_whitespace=False)
     properties = serializers.DictField(required=False)
 
 
 class EvaluationSerializer(PlainSerializer):
     """An access evaluation."""
 
-    subject = EntitySerializer()
+    subject = SubjectSerializer()
     resource = EntitySerializer()
     action = AuthzenActionSerializer()
     context = serializers.DictField(required=False)  # type: ignore[assignment]

@@ -105,7 +105,7 @@ def past_row(time: str, text: Any, pk: Any, way: str) -> Q:
     `time` names the column; `way` is "gt" for ascending rows, else "lt".  Raises BadCursor.
     """
     moment = _moment(text)
-    if moment is None or not isinstance(pk, str) or not pk or "\0" in pk:
+    if moment is None or not isinstance(pk, str) or not pk.isprintable() or not pk:
         raise BadCursor
     return Q(**{f"{time}__{way}": moment}) | Q(**{time: moment, f"pk__{way}": pk})
 

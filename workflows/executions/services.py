@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.http import Http404
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
@@ -136,17 +136,24 @@ def start_execution(
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     effective = with_business_hours(effective.model_copy(update={"review_rules": rules}))
-    with transaction.atomic():
-        execution = journal_writer.create(
-            workflow=workflow,
-            plan=valid_plan,
-            policy=effective,
-            policy_overrides=_override_rows(changes, _username(actor)),
-            inputs=values,
-            title=name[:200],
-            created_by=actor,
-        )
-        enqueue_advance_on_commit(execution.pk)
+    try:
+        with transaction.atomic():
+            execution = journal_writer.create(
+                workflow=workflow,
+                plan=valid_plan,
+                policy=effective,
+                policy_overrides=_override_rows(changes, _username(actor)),
+                inputs=values,
+                title=name[:200],
+                created_by=actor,
+            )
+            enqueue_advance_on_commit(execution.pk)
+    except IntegrityError:
+        # A lock on the workflow would cost each start a statement.
+        if workflow is None or Workflow.objects.filter(pk=workflow.pk).exists():
+            raise
+        message = f"the workflow {workflow.name!r} was deleted meanwhile"
+        raise InvalidRequest((Problem("workflow", "unknown_workflow", message),)) from None
     return execution
 
 

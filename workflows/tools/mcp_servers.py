@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from workflows import conf
 from workflows.common.http_headers import headers_problem
@@ -140,20 +140,25 @@ def save_server(
     if problems := server_problems(whole):
         raise InvalidRequest(problems)
     others = McpServer.objects.exclude(pk=server.pk) if server else McpServer.objects.all()
+    taken = InvalidRequest((Problem("name", "taken", "is the name of another server"),))
     if others.filter(name=whole["name"]).exists():
-        raise InvalidRequest((Problem("name", "taken", "is the name of another server"),))
+        raise taken
     if not confirmed and needs_confirmation(whole, server):
         raise ConfirmationNeeded
     changed = [name for name in FIELDS if server is None or getattr(server, name) != whole[name]]
-    with transaction.atomic():
-        row = server or McpServer()
-        for name in changed:
-            setattr(row, name, whole[name])
-        row.save()
-        if server is None:
-            _log(actor, row, ADDITION, [{"added": {}}])
-        elif changed:
-            _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+    row = server or McpServer()
+    for name in changed:
+        setattr(row, name, whole[name])
+    try:
+        with transaction.atomic():
+            row.save()
+            if server is None:
+                _log(actor, row, ADDITION, [{"added": {}}])
+            elif changed:
+                _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+    except IntegrityError:
+        # Another request has stored the name since the check.
+        raise taken from None
     catalogue_sync.retire_servers()
     return row
 

@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
+from django.http import Http404
 
 from workflows import conf
 from workflows.common.secret_encryption import encrypt
@@ -112,14 +113,20 @@ def update_endpoint(
         if values:
             WebhookEndpoint.objects.filter(pk=row.pk).update(**values)
             work_hints.announce_work()
-    endpoint.refresh_from_db()
+        endpoint.refresh_from_db()
     return endpoint
 
 
 def _locked(endpoint: WebhookEndpoint) -> WebhookEndpoint:
-    """Read the endpoint and lock it until the end of the transaction."""
+    """Read the endpoint and lock it until the end of the transaction.
+
+    Raises Http404 for an endpoint that was deleted meanwhile.
+    """
     rows = WebhookEndpoint.objects.select_for_update(of=("self",)).select_related("token__user")
-    return rows.get(pk=endpoint.pk)
+    row = rows.filter(pk=endpoint.pk).first()
+    if row is None:
+        raise Http404
+    return row
 
 
 def _token_has_ended(endpoint: WebhookEndpoint) -> bool:
@@ -149,7 +156,7 @@ def rotate_secret(*, endpoint: WebhookEndpoint, actor: User) -> str:
             previous_secret=row.secret,
             previous_until=Now() + timedelta(seconds=conf.webhook_rotation_seconds()),
         )
-    endpoint.refresh_from_db()
+        endpoint.refresh_from_db()
     return secret
 
 
@@ -160,6 +167,7 @@ def _may_rotate(endpoint: WebhookEndpoint, credential: access.Credential) -> boo
 def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> WebhookEndpoint:
     """Resume a parked or disabled endpoint; with `skip`, drop everything up to now."""
     with transaction.atomic():
+        _locked(endpoint)
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
             enabled=True,
             failures=0,
@@ -172,7 +180,7 @@ def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> Webhook
         else:
             _pending(endpoint).update(attempts=0, next_at=Now())
         work_hints.announce_work()
-    endpoint.refresh_from_db()
+        endpoint.refresh_from_db()
     return endpoint
 
 
@@ -190,11 +198,12 @@ def _skip_pending(endpoint: WebhookEndpoint) -> None:
 def ping(*, endpoint: WebhookEndpoint) -> WebhookDelivery:
     """Queue a test message; raise Refused for a blocked endpoint."""
     _require_running(endpoint)
-    delivery = WebhookDelivery.objects.create(
-        endpoint=endpoint, message_id=f"{PING}_{uuid.uuid4().hex}", type=PING
-    )
-    work_hints.announce_work()
-    delivery.refresh_from_db()
+    with transaction.atomic():
+        delivery = WebhookDelivery.objects.create(
+            endpoint=_locked(endpoint), message_id=f"{PING}_{uuid.uuid4().hex}", type=PING
+        )
+        work_hints.announce_work()
+        delivery.refresh_from_db()
     return delivery
 
 

@@ -100,7 +100,9 @@ def _names(claims: Mapping[str, Any]) -> Iterator[str]:
     """Yield candidate names: the issuer's name, then the name with numbers."""
     email = str(claims.get("email") or "").partition("@")[0]
     preferred = str(claims.get("preferred_username") or email or claims["sub"])
-    name = _INVALID_CHARACTERS.sub("-", preferred)[:_MAX_NAME_LENGTH].strip("-") or "user"
+    # Compatibility characters look like others: in fullwidth letters, "admin" would be a new name.
+    plain = get_user_model().normalize_username(preferred)
+    name = _INVALID_CHARACTERS.sub("-", plain)[:_MAX_NAME_LENGTH].strip("-") or "user"
     if name.lower() not in _RESERVED:
         yield name
     for number in count(2):

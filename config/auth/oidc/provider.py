@@ -13,6 +13,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from workflows.engine.json_limits import BoundedJSONError, check_value
+
 from .conf import options
 from .options import LOOPBACK, PROVIDER
 from .refusals import Refused
@@ -49,7 +51,7 @@ class Issuer(OpenIDConnectOAuth2Adapter):
             issuer=config["issuer"],
             client_id=app.client_id,
         )
-        claims = {**self._userinfo(claims, token.token), **claims}
+        claims = _checked({**self._userinfo(claims, token.token), **claims})
         login = self.get_provider().sociallogin_from_response(request, claims)
         login.claims = claims
         return login
@@ -78,6 +80,15 @@ class Issuer(OpenIDConnectOAuth2Adapter):
         site: str = settings.SITE_URL
         base = site.rstrip("/") if site else f"{request.scheme}://{request.get_host()}"
         return base + reverse("oidc-callback")
+
+
+def _checked(claims: dict[str, Any]) -> dict[str, Any]:
+    """Return the claims; raises Refused for texts that the database cannot store."""
+    try:
+        check_value(claims)
+    except BoundedJSONError as error:
+        raise Refused("token", f"a claim cannot be used: {error}") from error
+    return claims
 
 
 def _check_address(name: str, url: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rest_framework.request import Request
+
+from workflows.engine.bounded_json import BoundedJSONError, parse
 
 from .errors import ScimError, invalid
 
@@ -58,8 +59,7 @@ def parse_filter(request: Request, known: frozenset[str]) -> list[tuple[str, str
             raise ScimError(
                 f"Filters compare one of {', '.join(sorted(known))} by eq.", kind="invalidFilter"
             )
-        value = json.loads(match[2].lower() if match[2][0] != '"' else match[2])
-        pairs.append((match[1].lower(), str(value)))
+        pairs.append((match[1].lower(), _compared(match[2], "invalidFilter")))
         position = match.end()
         if position == len(text):
             return pairs
@@ -89,8 +89,10 @@ def parse_operations(body: Mapping[str, Any]) -> Iterator[Operation]:
         if op not in ("add", "replace", "remove"):
             raise ScimError("An operation is add, replace or remove.", kind="invalidSyntax")
         path, value = each.get("path"), each.get("value")
+        if path and not isinstance(path, str):
+            raise ScimError("A path is text.", kind="invalidPath")
         if path:
-            yield _with_path(op, str(path), value)
+            yield _with_path(op, path, value)
         elif isinstance(value, Mapping):
             for name, part in value.items():
                 yield _with_path(op, str(name), part)
@@ -105,7 +107,17 @@ def _with_path(op: str, path: str, value: Any) -> Operation:
     if match is None:
         return Operation(op, path.lower(), value)
     attribute = ".".join(filter(None, (match[1], match[4]))).lower()
-    return Operation(op, attribute, value, json.loads(match[3]))
+    if attribute == "members" and match[2].lower() != "value":
+        raise ScimError("A path selects members by value.", kind="invalidPath")
+    return Operation(op, attribute, value, _compared(match[3], "invalidPath"))
+
+
+def _compared(written: str, kind: str) -> str:
+    """Return the value of a comparison as text; raises ScimError with this `kind`."""
+    try:
+        return str(parse(written if written[0] == '"' else written.lower()))
+    except BoundedJSONError as error:
+        raise ScimError(f"{written[:100]} {error.message}.", kind=kind) from None
 
 
 def boolean(value: Any) -> bool:
@@ -132,9 +144,11 @@ def first_email(value: Any) -> str:
         return text(value, "emails", 254)
     if value is not None and not isinstance(value, list):
         raise invalid("emails must be a list.")
-    addresses = [each for each in value or () if isinstance(each, Mapping)]
+    addresses = list(value or ())
+    if not all(isinstance(each, Mapping) for each in addresses):
+        raise invalid("emails must be a list of objects.")
     primary = [each for each in addresses if each.get("primary") in (True, "true", "True")]
-    chosen = next(iter(primary or addresses), {})
+    chosen: Mapping[str, Any] = next(iter(primary or addresses), {})
     return text(chosen.get("value"), "emails", 254)
 
 

@@ -128,8 +128,9 @@ def _set(values: Values, attribute: str, value: Any) -> None:
     elif attribute in ("emails", "emails.value"):
         values.email = _email(first_email(value))
     elif attribute == "name":
-        parts = value if isinstance(value, Mapping) else {}
-        for name, part in parts.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise invalid("name must be an object.")
+        for name, part in (value or {}).items():
             _set(values, f"name.{name}".lower(), part)
     elif attribute == "name.givenname":
         values.first_name = text(value, "name.givenName", _NAME_LENGTH)
@@ -175,8 +176,13 @@ def create(actor: User, values: Values) -> User:
 
 def _checked_name(name: str | None) -> str:
     model = get_user_model()
-    if not name or name.lower() in _RESERVED:
+    if not name:
         raise invalid("userName is required.")
+    if name.lower() in _RESERVED:
+        raise invalid(f"userName: {name} is a reserved name.")
+    # Compatibility characters look like others: in fullwidth letters, "admin" would be a new name.
+    if (plain := model.normalize_username(name)) != name:
+        raise invalid(f"userName must be written as {plain}.")
     try:
         model.username_validator(name)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from workflows.api.authentication import TokenAuthentication
 from workflows.api.parsers import BoundedJSONParser, object_body
 from workflows.api.permission_classes import caller, token_of
+from workflows.common.number_parsing import parse_natural_number
 from workflows.executions.access import ADMIN, roles_of
 from workflows.permissions.tokens import SCIM
 
@@ -86,7 +87,8 @@ def page(
     for attribute, value in parse_filter(request, frozenset(filters)):
         lookup = filters[attribute]
         is_id = lookup.endswith("pk")
-        rows = rows.filter(**{lookup: value}) if not is_id or value.isdecimal() else rows.none()
+        fits = not is_id or parse_natural_number(value) is not None
+        rows = rows.filter(**{lookup: value}) if fits else rows.none()
     wanted = parse_page(request)
     found = list(rows[wanted.start - 1 : wanted.start - 1 + wanted.count])
     return Response(

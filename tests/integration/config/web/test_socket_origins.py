@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from channels.testing import WebsocketCommunicator
 
+from config.asgi import application
 from config.web.socket_origins import BrowserOriginValidator
 
 HERE = "http://testserver"
@@ -36,3 +37,9 @@ async def test_only_allowed_origins_open_a_socket(
     connected, _ = await socket.connect(timeout=10)
     assert connected is accepted
     await socket.disconnect(timeout=10)
+
+
+async def test_other_addresses_are_refused_without_an_error(servers: None) -> None:
+    socket = WebsocketCommunicator(application, "/ws/other/", headers=[(b"origin", HERE.encode())])
+    connected, _ = await socket.connect(timeout=10)
+    assert connected is False

@@ -11,6 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
+from django.db.models import QuerySet
 from django.test import Client
 from django.urls import reverse
 
@@ -72,6 +73,19 @@ def test_an_invalid_person_is_not_added(staff: Any, fields: dict[str, Any], word
     assert response.status_code == 422
     assert words in response.content.decode()
     assert User.objects.count() == 1
+
+
+def test_two_people_with_one_name_at_the_same_time(
+    staff: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both forms pass the check of the name before either is stored."""
+    client = staff("root")
+    client.post(ADD, new_person())
+    monkeypatch.setattr(User, "validate_unique", lambda *args, **more: None)
+    monkeypatch.setattr(QuerySet, "exists", lambda rows: False)
+    response = client.post(ADD, new_person())
+    assert response.status_code == 422
+    assert "already exists" in response.content.decode()
 
 
 def test_a_person_without_a_password_signs_in_elsewhere(staff: Any) -> None:

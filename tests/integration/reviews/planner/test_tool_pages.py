@@ -58,6 +58,9 @@ def test_a_tool_page_shows_preceding_and_following_tools(start: Start, auditor: 
     fresh = read(auditor, "/tools/builtin.wait/")
     assert "No past run has used this tool together with another one" in fresh
     read(auditor, "/tools/no.such_tool/", 404)
+    Tool.objects.create(name="old.two\nlines", kind="mcp", server="old")
+    assert "/tools/old.two%0Alines/" in read(auditor, "/tools/")
+    read(auditor, "/tools/old.two%0Alines/")
     assert Client().get("/tools/builtin.echo/").status_code == 302
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db.models import QuerySet
 from django.urls import reverse
 
 from graphrag.models import Tool
@@ -67,6 +68,23 @@ def test_a_server_is_added_tested_changed_and_removed(staff: Any, mcp_pool: None
     messages = [each.get_change_message() for each in LogEntry.objects.order_by("pk")]
     assert messages == ["Added.", "Changed enabled.", ""]
     assert SECRET not in str(messages)
+
+
+def test_two_servers_with_one_name_at_the_same_time(
+    staff: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form passes its check of the name before the other server is stored."""
+    monkeypatch.setattr(McpServer, "validate_unique", lambda *args, **more: None)
+    client = staff("root")
+    assert client.post(ADD, fields()).status_code == 303
+    for stored_since in ("the form", "the service"):
+        if stored_since == "the service":
+            monkeypatch.setattr(QuerySet, "exists", lambda rows: False)
+        response = client.post(ADD, fields(args='["-v"]'))
+        assert response.status_code == 422, stored_since
+        html = response.content.decode()
+        assert "is the name of another server" in html
+        assert "&quot;-v&quot;" in html, "what was entered is kept"
 
 
 def test_errors_of_a_connection_are_shown(staff: Any) -> None:

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from tests.integration.workflows.api.conftest import BearerFor, plain_plan, reviewed_plan
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
-from workflows.models import Execution
+from workflows.executions.validation import InvalidRequest
+from workflows.models import Execution, Workflow
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/executions/"
@@ -27,6 +29,15 @@ def test_a_plan_is_started_and_shown(bearer, catalogue) -> None:
     assert [task["id"] for task in body["tasks"]] == ["draft", "use"]
     assert body["holds"] == []
     assert client.get(response["Location"]).json() == body
+
+
+def test_a_workflow_that_was_deleted_meanwhile_is_not_started(people, catalogue) -> None:
+    stale = Workflow.objects.create(name="echo", title="Echo", plan=plain_plan())
+    Workflow.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at the commit
+    with pytest.raises(InvalidRequest, match="'echo' was deleted meanwhile"):
+        services.start_execution(actor=people["operator"], workflow=stale)
 
 
 def test_the_answer_to_a_start_needs_few_statements_and_has_the_marks_of_a_get(

@@ -522,6 +522,13 @@ def test_invalid_bodies_are_400(pep: Pep) -> None:
         ("evaluation", {**READ, "subject": "alice"}, "subject"),
         ("evaluation", {**READ, "action": {}}, "action.name"),
         ("evaluation", {**READ, "context": []}, "context"),
+        ("evaluation", {**READ, "resource": {"type": "tool", "id": 7}}, "resource.id"),
+        ("evaluation", {**READ, "action": {"name": 7}}, "action.name"),
+        (
+            "evaluation",
+            {**READ, "subject": {**READ["subject"], "properties": {"act": "bot"}}},
+            "subject.properties.act",
+        ),
         ("requests", {"subject": READ["subject"]}, "resource"),
         ("requests", {**READ, "client": {"actor": {}}}, "client.actor.id"),
         ("requests", {**READ, "client": "me"}, "client"),

@@ -89,3 +89,17 @@ def test_invalid_policies_are_refused(admin: APIClient, fields: dict[str, Any], 
     assert logged() == []
     policy.refresh_from_db()
     assert (policy.pattern, policy.groups, policy.quorum) == ("free", ["reviewer"], 1)
+
+
+def test_two_policies_with_one_pattern_at_the_same_time(
+    admin: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pass the check of the pattern before either is stored."""
+    monkeypatch.setattr("rest_framework.validators.qs_exists", lambda rows: False)
+    monkeypatch.setattr(ApprovalPolicy, "validate_unique", lambda *args, **more: None)
+    admin.raise_request_exception = False
+    fields = {"pattern": "payments.*", "groups": ["reviewer"]}
+    first, second = (admin.post(URL, fields, format="json") for _ in range(2))
+    assert (first.status_code, second.status_code) == (201, 409), second.content
+    assert (second.json()["code"], second.json()["reason"]) == ("refused", "concurrent_change")
+    assert ApprovalPolicy.objects.count() == 1

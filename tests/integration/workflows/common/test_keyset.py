@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from workflows.common.keyset import in_batches
+from workflows.common.keyset import BadCursor, in_batches, past_row
 
 pytestmark = pytest.mark.django_db
 
@@ -23,3 +23,9 @@ def test_every_row_is_read_once_in_order(
         names = [group.name for group in in_batches(groups, by="name", size=3)]
     assert names == sorted(groups.values_list("name", flat=True))
     assert len(names) == rows
+
+
+@pytest.mark.parametrize("pk", ["", "a\0b", "\ud800", 7, None])
+def test_an_impossible_id_is_no_cursor(pk: Any) -> None:
+    with pytest.raises(BadCursor):
+        past_row("opened_at", "2026-05-01T00:00:00+00:00", pk, "lt")

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.db.models.functions import Now
+from django.http import Http404
 from django.utils import timezone
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
@@ -177,6 +178,19 @@ def test_after_a_rotation_both_secrets_sign_for_a_while(
     send_all(sender)
     assert receiver.got[-1].is_signed_with(newest)
     assert not receiver.got[-1].is_signed_with(new)
+
+
+def test_an_endpoint_that_was_deleted_meanwhile_is_not_found(engine, receiver, register) -> None:
+    endpoint, _ = register()
+    services.delete_endpoint(endpoint=refreshed(endpoint))
+    for change in (
+        lambda: services.rotate_secret(endpoint=endpoint, actor=endpoint.owner),
+        lambda: services.update_endpoint(endpoint=endpoint, fields={}, actor=endpoint.owner),
+        lambda: services.resume_endpoint(endpoint=endpoint),
+        lambda: services.ping(endpoint=endpoint),
+    ):
+        with pytest.raises(Http404):
+            change()
 
 
 def test_a_secret_that_cannot_be_read_parks_the_endpoint(

@@ -109,6 +109,7 @@ def test_a_known_name_or_address_is_not_taken_over(site, clean) -> None:
     [
         ({"preferred_username": "system"}, "system-2"),
         ({"preferred_username": "a b/c"}, "a-b-c"),
+        ({"preferred_username": "\uff53\uff59\uff53\uff54\uff45\uff4d"}, "system-2"),
         ({"preferred_username": "", "email": "eve@example.com"}, "eve"),
         ({"preferred_username": ""}, "1"),
         ({"preferred_username": "//"}, "user"),
@@ -205,11 +206,12 @@ def _changed(**claims: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
         _changed(nbf=int(time.time()) + 3600),
         _changed(sub=None),
         _changed(sub="2"),  # the userinfo is of another person
+        _changed(given_name="A\0da"),
     ],
     ids=[
         "wrong nonce", "no nonce", "wrong issuer", "no issuer", "wrong audience",
         "two audiences, no party", "another party", "expired", "no expiry", "from the future",
-        "not yet", "no subject", "another subject",
+        "not yet", "no subject", "another subject", "text that cannot be stored",
     ],
 )  # fmt: skip
 def test_invalid_claims_are_refused(site, clean, spoil) -> None:

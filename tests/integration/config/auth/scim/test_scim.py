@@ -153,7 +153,7 @@ def test_a_name_that_is_taken_is_refused(scim: Scim) -> None:
     assert (answer.status_code, answer.json()["scimType"]) == (409, "uniqueness")
 
 
-@pytest.mark.parametrize("name", ["", "system", "a b", "x" * 151, None, 7])
+@pytest.mark.parametrize("name", ["", "system", "a b", "x" * 151, None, 7, "\uff41\uff4e\uff4e"])
 def test_an_impossible_name_is_refused(scim: Scim, name: Any) -> None:
     answer = scim("POST", "Users", {**OKTA, "userName": name})
     assert (answer.status_code, answer.json()["scimType"]) == (400, "invalidValue")
@@ -243,6 +243,9 @@ def test_lists_have_pages(scim: Scim) -> None:
         'filter=userName eq "a" or userName eq "b"',
         "filter=userName eq",
         "startIndex=x",
+        r'filter=userName eq "\q"',
+        r'filter=userName eq "\u0000"',
+        r'filter=userName eq "\ud800"',
     ],
 )
 def test_other_queries_are_refused(scim: Scim, query: str) -> None:
@@ -263,6 +266,14 @@ def test_other_queries_are_refused(scim: Scim, query: str) -> None:
         {"Operations": [{"op": "replace", "path": "emails", "value": [{"value": "no"}]}]},
         {"Operations": [{"op": "replace", "path": "emails", "value": 7}]},
         {"Operations": [{"op": "replace", "path": "name", "value": {"givenName": 7}}]},
+        {"Operations": [{"op": "replace", "path": "name", "value": "Ann"}]},
+        {"Operations": [{"op": "replace", "path": "emails", "value": ["ann@example.com"]}]},
+        {"Operations": [{"op": "replace", "path": ["active"], "value": False}]},
+        {
+            "Operations": [
+                {"op": "replace", "path": r'emails[type eq "\q"].value', "value": "a@b.c"}
+            ]
+        },
     ],
 )
 def test_malformed_patches_are_refused(scim: Scim, body: Any) -> None:
@@ -423,6 +434,21 @@ def test_a_group_that_is_given_up_stays_without_members(scim: Scim) -> None:
     assert scim("DELETE", path).status_code == 204
     assert scim("GET", path).status_code == 404
     assert Group.objects.get(name="legal").user_set.count() == 0
+
+
+def test_ids_of_any_length_are_looked_up(scim: Scim) -> None:
+    for path in ("Users", "Groups"):
+        query = f'{path}?filter=id eq "{"9" * 5000}"'
+        assert scim.ok("GET", query)["totalResults"] == 0
+
+
+def test_members_are_selected_by_value_only(scim: Scim) -> None:
+    member = scim.ok("POST", "Users", OKTA)["id"]
+    body = {"displayName": "legal", "members": [{"value": member}]}
+    path = f"Groups/{scim.ok('POST', 'Groups', body)['id']}"
+    answer = scim.patch(path, {"op": "remove", "path": f'members[display eq "{member}"]'})
+    assert (answer.status_code, answer.json()["scimType"]) == (400, "invalidPath")
+    assert Group.objects.get(name="legal").user_set.count() == 1
 
 
 @pytest.mark.parametrize("value", [[{"value": "999999"}], [{"value": "x"}], ["7"], 7])
