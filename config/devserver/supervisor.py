@@ -25,7 +25,7 @@ from config.devserver.supervision.preflight_checks import (
     only_one,
     remember,
 )
-from config.devserver.supervision.prepare import answers, deadline, prepare
+from config.devserver.supervision.prepare import answers, deadline, prepare, start_servers
 
 START_TICK = 0.1  # interval for checking the children until the product is ready
 TICK = 1.0  # the same afterwards
@@ -60,7 +60,7 @@ class Supervisor:
     def _start(self) -> None:
         if self._plan.servers is not None:
             self._console.say(f"starting PostgreSQL and Redis below {self._plan.home}")
-            self._plan.servers.start()
+            start_servers(self._plan, self._console)
         logins = prepare(self._plan, self._console)
         if self._stopping.is_set():
             return
@@ -73,7 +73,7 @@ class Supervisor:
     def _wait_until_ready(self, logins: str) -> None:
         latest = deadline()
         while not self._stopping.is_set():
-            if answers(self._plan.address):
+            if answers(self._plan):
                 self._welcome(logins)
                 return
             if time.monotonic() > latest:

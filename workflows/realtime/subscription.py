@@ -40,7 +40,9 @@ class Subscription:
     async def wait(self, timeout: float) -> bool:
         """Wait for a notification since the last call; False if none arrives in `timeout` s."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._notified.wait(), timeout)
+            # Not `wait_for`, which makes a task for each wait.
+            async with asyncio.timeout(timeout):
+                await self._notified.wait()
         notified = self._notified.is_set()
         self._notified.clear()
         return notified

@@ -1,10 +1,13 @@
-"""`python -m config.devserver.embedded stop|remove`: stop the embedded servers, remove data."""
+"""`python -m config.devserver.embedded start|stop|remove`: the embedded servers and their data.
+
+The supervisor starts the servers with this command, so that it need not load their client.
+"""
 
 import argparse
 import shutil
 import sys
 
-from config.devserver.embedded import EmbeddedServers
+from config.devserver.embedded import EmbeddedError, EmbeddedServers
 from config.devserver.supervision.preflight_checks import StartRefused, only_one
 from config.paths import DEFAULT_HOME
 from config.settings.env import env_path
@@ -21,17 +24,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m config.devserver.embedded", description=__doc__
     )
-    parser.add_argument("action", choices=["stop", "remove"])
+    parser.add_argument("action", choices=["start", "stop", "remove"])
     action = parser.parse_args().action
     servers = EmbeddedServers(env_path("HOLDPOINT_HOME", DEFAULT_HOME))
-    if not servers.layout.home.exists():
+    if action != "start" and not servers.layout.home.exists():
         return 0
     try:
+        if action == "start":
+            servers.start()
+            return 0
         with only_one(servers.layout.home):
             servers.stop()
             if action == "remove":
                 remove(servers)
-    except StartRefused as error:
+    except (StartRefused, EmbeddedError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

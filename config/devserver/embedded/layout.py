@@ -13,7 +13,6 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -125,6 +124,8 @@ class Layout:
         """PostgreSQL's `bin` folder, where the account can run it from."""
         package = package_folder(POSTGRES_PACKAGE)
         if self.account.switch and not reachable(package, self.account.uid):
+            from importlib.metadata import version  # imported here: the module takes 3 MiB
+
             package = STAND_INS / f"programs-{version(POSTGRES_PACKAGE)}" / POSTGRES_PACKAGE
         return package / f"pginstall{POSTGRES_MAJOR}" / "bin"
 

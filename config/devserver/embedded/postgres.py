@@ -1,4 +1,10 @@
-"""The embedded PostgreSQL: initdb, start, repair, stop."""
+"""The embedded PostgreSQL: initdb, start, repair, stop.
+
+The client, which takes 10 MiB, is loaded where it is used: `make run` only looks whether the server
+still runs.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import os
@@ -6,11 +12,9 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-import psycopg
-from psycopg import sql
 
 from config.devserver.embedded.layout import (
     APP_ROLE,
@@ -34,6 +38,9 @@ from config.devserver.embedded.processes import (
     wait_until,
 )
 
+if TYPE_CHECKING:
+    import psycopg
+
 START_SECONDS = 60.0  # crash recovery of a large write-ahead log included
 STOP_SECONDS = 15.0
 SETTINGS = {
@@ -45,6 +52,9 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
+    # Processes that one machine does without; each takes memory and wakes up.
+    "io_method": "sync",
+    "max_logical_replication_workers": "0",
 }
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -76,6 +86,8 @@ class Postgres:
 
     def answers(self) -> bool:
         """Whether a session can be opened."""
+        import psycopg
+
         try:
             with self.connect("postgres"):
                 return True
@@ -83,6 +95,9 @@ class Postgres:
             return False
 
     def connect(self, dbname: str) -> psycopg.Connection[tuple[object, ...]]:
+        """Open a session of the superuser."""
+        import psycopg
+
         return psycopg.connect(
             host=str(self.layout.sockets),
             user=SUPERUSER,
@@ -163,6 +178,8 @@ class Postgres:
 
     def _bootstrap(self) -> None:
         """Roles, rights and the extension, once: new databases copy them from template1."""
+        from psycopg import sql
+
         with self.connect("postgres") as connection:
             exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
             if exists.fetchone():
@@ -185,6 +202,8 @@ class Postgres:
 
 def grant_by_default(connection: psycopg.Connection[tuple[object, ...]], owner: str) -> None:
     """What `owner` creates later can be read and written, not altered, by the product's role."""
+    from psycopg import sql
+
     names = {"owner": sql.Identifier(owner), "app": sql.Identifier(APP_ROLE)}
     for grant in ("SELECT, INSERT, UPDATE, DELETE ON TABLES", "USAGE, SELECT ON SEQUENCES"):
         connection.execute(

@@ -6,9 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -27,7 +29,9 @@ from config.devserver.supervision.preflight_checks import (
     only_one,
     remember,
 )
+from config.devserver.supervision.prepare import answers
 from config.devserver.supervisor import Supervisor
+from config.paths import BASE_DIR
 from workflows.common import restart_backoff
 
 ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
@@ -240,3 +244,30 @@ def test_an_odd_port_is_refused(monkeypatch, port: str) -> None:
     monkeypatch.setenv("HOLDPOINT_PORT", port)
     with pytest.raises(ImproperlyConfigured, match="HOLDPOINT_PORT"):
         read_plan()
+
+
+def test_the_supervisor_loads_no_client_of_the_servers() -> None:
+    code = "import config.devserver.supervisor, sys; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], cwd=BASE_DIR, text=True).split()
+    assert {"psycopg", "redis", "urllib.request"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(("status", "ready"), [(200, True), (503, False)])
+def test_only_status_200_is_an_answer(monkeypatch, status: int, ready: bool) -> None:
+    requests: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.raw_requestline + self.headers["Host"].encode())
+            self.send_response(status)
+            self.end_headers()
+
+    Handler.protocol_version = "HTTP/1.1"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        monkeypatch.setenv("HOLDPOINT_PORT", str(server.server_port))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        plan = read_plan()
+        assert answers(plan) is ready
+        server.shutdown()
+    assert requests == [f"GET /livez HTTP/1.1\r\n127.0.0.1:{server.server_port}".encode()]
+    assert not answers(plan)
