@@ -57,7 +57,7 @@ def _filter_names(request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterabl
         if isinstance(each, str):
             yield each
         elif isinstance(each, tuple):
-            yield each[0]  # the field of a filter class
+            yield str(each[0])  # the field of a filter class
         elif name := getattr(each, "parameter_name", None):
             yield name
     # Lookups that links of ours use and no filter offers.
