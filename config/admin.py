@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy
 from config.auth.sign_in_limits import unlock
 from reviews.people import rights
 from reviews.people.services import end_access
+from workflows.admin.filters import TimeFilter
 from workflows.models import SignInAlert
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class SignInAlertAdmin(Base):
         "reached, and you can end the lock."
     )
     list_display = ("created_at", "kind", "account", "address", "failures", "locked_until")
-    list_filter = ("kind", "created_at")
+    list_filter = ("kind", ("created_at", TimeFilter))
     search_fields = ("account", "address")
     readonly_fields = (*list_display, "mailed_at")
     fields = readonly_fields

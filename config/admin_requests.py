@@ -56,6 +56,8 @@ def _filter_names(request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterabl
     for each in model_admin.get_list_filter(request):
         if isinstance(each, str):
             yield each
+        elif isinstance(each, tuple):
+            yield str(each[0])  # the field of a filter class
         elif name := getattr(each, "parameter_name", None):
             yield name
     # Lookups that links of ours use and no filter offers.

@@ -34,6 +34,14 @@ def _change_page(tool: Tool) -> str:
     return reverse("admin:graphrag_tool_change", args=(tool.pk,))
 
 
+class GoneFilter(admin.BooleanFieldListFilter):
+    """By whether the tool's server no longer lists it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = gettext_lazy("gone from its server")
+
+
 @admin.register(Tool)
 class ToolAdmin(NotAddedByHand, ToolBase):
     """Enable and disable tools, and choose their permission sets."""
@@ -45,7 +53,9 @@ class ToolAdmin(NotAddedByHand, ToolBase):
     list_display = (
         "name", "kind", "permission_set", "read_only", "idempotent", "enabled", "rank"
     )  # fmt: skip
-    list_filter = ("enabled", "kind", "server", "read_only", "permission_set", "vanished")
+    list_filter = (
+        "enabled", "kind", "server", "read_only", "permission_set", ("vanished", GoneFilter),
+    )  # fmt: skip
     search_fields = ("name", "title", "description")
     list_per_page = 50
     show_full_result_count = False

@@ -69,7 +69,7 @@ WHERE t.id = new.key AND abs(t.pagerank - new.rank) > %(moved)s * greatest(t.pag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The result of ``learn``. ``known`` is True when the execution had been learned before."""
+    """What one execution taught. ``known`` is True when it was learned before."""
 
     known: bool = False
     edges_created: int = 0
@@ -81,7 +81,11 @@ class Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """The tools that ran in a finished execution, and further pairs, as ``learn`` takes them."""
+    """A finished execution, as ``learn_runs`` takes it.
+
+    ``layers`` are the tools that ran, layer by layer: every tool of a layer is followed by every
+    tool of the next. ``edges`` are further pairs, such as data flow.
+    """
 
     execution_key: str
     layers: Sequence[Collection[str]] = ()
@@ -99,33 +103,19 @@ class _Lesson:
     unknown: tuple[str, ...]
 
 
-def learn(
-    *,
-    execution_key: str,
-    layers: Sequence[Collection[str]] = (),
-    edges: Iterable[tuple[str, str]] = (),
-) -> Learned:
-    """Count which tool followed which in one finished execution.
+def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
+    """Count which tool followed which in finished executions with different keys.
 
-    ``layers`` are the tools that ran, layer by layer: every tool of a layer is followed by every
-    tool of the next. ``edges`` are further pairs, such as data flow. A pair counts once
-    per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each time, at most 1.
-    Predictions also count how often each tool ran, and the tool that ran before it. A second call
-    with the same key changes nothing.
+    A pair counts once per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each
+    time, at most 1. Predictions also count how often each tool ran, and the tool that ran before
+    it. An execution that was learned before changes nothing.
+
+    All executions are counted, or none. Each outcome has the counts that it would have after the
+    executions before it; the ranks are those before and after all of them.
 
     :raises DatabaseError: when a statement takes longer than ``learn_statement_seconds``.
     :raises TimeoutError: when PageRank takes longer than ``learn_rank_seconds``; the edges have
         been counted by then.
-    """
-    (result,) = learn_runs([FinishedRun(execution_key=execution_key, layers=layers, edges=edges)])
-    return result
-
-
-def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
-    """Do what ``learn`` does for executions with different keys, with the statements of one.
-
-    All of them are counted, or none. Each outcome has the counts that it would have after the
-    executions before it; the ranks are those before and after all of them.
     """
     named = [_pairs(run.layers, run.edges) for run in runs]
     with _statement_timeout():

@@ -179,7 +179,7 @@ class ToolSequence(models.Model):
 
 
 class LearnedExecution(models.Model):
-    """An execution whose run has been learned; a second ``learn`` of its key changes nothing."""
+    """An execution whose run has been learned; learning its key again changes nothing."""
 
     execution_key = models.CharField(max_length=200, unique=True)
     tools = models.JSONField(default=list)

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from reviews.absences.services import absence_problems, end_absence, set_absence
 from reviews.absences.views import sentence
+from workflows.admin.filters import StatusFilter
 from workflows.models import Absence
 
 if TYPE_CHECKING:
@@ -49,6 +51,20 @@ class AbsenceForm(BaseForm):
         return values
 
 
+class AbsenceStatusFilter(StatusFilter):
+    """Whether the delegate decides now."""
+
+    choices_by_key = {
+        "now": (
+            gettext_lazy("Away now"),
+            Q(cancelled_at=None, begins_at__lte=Now(), ends_at__gt=Now()),
+        ),
+        "planned": (gettext_lazy("Planned"), Q(cancelled_at=None, begins_at__gt=Now())),
+        "over": (gettext_lazy("Over"), Q(cancelled_at=None, ends_at__lte=Now())),
+        "cancelled": (gettext_lazy("Cancelled"), Q(cancelled_at__isnull=False)),
+    }
+
+
 @admin.register(Absence)
 class AbsenceAdmin(Base):
     """Who decides for whom, and when; an absence is ended, never changed."""
@@ -61,7 +77,7 @@ class AbsenceAdmin(Base):
     list_display = (
         "user", "delegate", "begins_at", "ends_at", "created_by", "cancelled_at", "cancelled_by",
     )  # fmt: skip
-    list_filter = ("begins_at", "ends_at")
+    list_filter = (AbsenceStatusFilter,)
     list_select_related = ("user", "delegate")
     search_fields = ("user__username", "delegate__username")
     actions = ("end_absences",)
@@ -85,4 +101,5 @@ class AbsenceAdmin(Base):
         actor = cast("User", request.user)
         rows = queryset.select_related("user")
         count = sum(end_absence(actor=actor, absence=each) for each in rows)
-        self.message_user(request, _("%(count)s absences ended.") % {"count": count})
+        text = ngettext("%(count)s absence ended.", "%(count)s absences ended.", count)
+        self.message_user(request, text % {"count": count})

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.components import labels
+from workflows.admin.filters import TimeFilter
 from workflows.admin.read_only import ReadOnly, link
 from workflows.models import CommandLog
 
@@ -72,7 +73,7 @@ class CommandLogAdmin(ReadOnly):
         "person or a program sends one."
     )
     list_display = ("id", "command", "result", "run", "actor", "place", "version", "created_at")
-    list_filter = (OutcomeFilter, KindFilter, SourceFilter, "created_at")
+    list_filter = (OutcomeFilter, KindFilter, SourceFilter, ("created_at", TimeFilter))
     list_select_related = ("execution",)
     search_fields = ("actor", "detail", "=execution__id", "execution__title")
     fields = (

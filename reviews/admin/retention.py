@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from reviews.components.number_formatting import grouped
 from reviews.components.views import current_user
@@ -25,6 +25,7 @@ from reviews.retention.services import (
     place_legal_hold,
     save_policy,
 )
+from workflows.admin.filters import StatusFilter
 from workflows.models import Execution
 
 from .read_only import ReadOnly
@@ -141,6 +142,15 @@ class LegalHoldForm(HoldFormBase):
         return values
 
 
+class HoldStatusFilter(StatusFilter):
+    """Whether the legal hold still keeps data."""
+
+    choices_by_key = {
+        "in_force": (gettext_lazy("In force"), Q(lifted_at=None)),
+        "lifted": (gettext_lazy("Lifted"), Q(lifted_at__isnull=False)),
+    }
+
+
 @admin.register(LegalHold)
 class LegalHoldAdmin(HoldBase):
     """Legal holds; one is lifted, never changed."""
@@ -153,7 +163,7 @@ class LegalHoldAdmin(HoldBase):
     list_display = (
         "__str__", "reason", "placed_by", "placed_at", "lifted_by", "lifted_at",
     )  # fmt: skip
-    list_filter = (("lifted_at", admin.EmptyFieldListFilter),)
+    list_filter = (HoldStatusFilter,)
     list_select_related = ("workflow", "gate", "placed_by", "lifted_by")
     search_fields = ("=execution__id", "workflow__title", "gate__name", "reason")
     actions = ("lift_holds",)
@@ -176,7 +186,8 @@ class LegalHoldAdmin(HoldBase):
         """Lift them now."""
         actor = current_user(request)
         count = sum(lift_legal_hold(actor=actor, hold=each) for each in queryset)
-        self.message_user(request, _("%(count)s legal holds lifted.") % {"count": count})
+        text = ngettext("%(count)s legal hold lifted.", "%(count)s legal holds lifted.", count)
+        self.message_user(request, text % {"count": count})
 
 
 @admin.register(RetentionEntry)

@@ -25,6 +25,7 @@ from reviews.runs.pages import run_context
 from reviews.runs.views import ForkView, run_part, submit_posted
 from reviews.runs.window import RunQuery
 from reviews.templatetags import desk
+from workflows.admin.filters import TimeFilter
 from workflows.admin.read_only import ReadOnly, WorkflowFilter, link, pretty
 from workflows.engine.status import ExecutionStatus
 from workflows.models import CommandLog, Execution, Hold
@@ -81,7 +82,7 @@ class ExecutionAdmin(ReadOnly):
         "name", "shown_status", "workflow_link", "progress", "created_by", "created_at",
         "finished_at",
     )  # fmt: skip
-    list_filter = (StatusFilter, ("workflow", WorkflowFilter), "created_at")
+    list_filter = (StatusFilter, ("workflow", WorkflowFilter), ("created_at", TimeFilter))
     linked_lookups = ("created_by__id",)
     list_select_related = ("workflow", "created_by")
     search_fields = ("=id", "title", "workflow__name", "created_by__username")

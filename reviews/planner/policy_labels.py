@@ -1,11 +1,11 @@
-"""Labels of the fields of a policy and of a workflow, where a change of one is shown."""
+"""Labels of the fields of a policy and of a workflow, and of their values, where one changes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as lazy
@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as lazy
 from reviews.components.json_diffs import Change, Path
 from workflows.engine.bounded_json import path_text
 
-from .policy_form import REVIEW, SECTIONS, Text
+from .policy_form import REVIEW, SECTIONS, Text, duration_field
 
 #: Section of a policy → its name, where the labels of its fields need one.
 _SECTIONS: Final[dict[str, Text]] = {
@@ -44,6 +44,20 @@ _LABELS: Final[dict[str, Text]] = {
     **{f"human_review.{each.path}": each.label for each in REVIEW},
     **_OTHERS,
 }
+#: Field → the labels of its values: those of the form, and of fields that the form does not have.
+_VALUES: Final[dict[str, dict[str, Text]]] = {
+    **{each.path: dict(each.options) for _a, _h, fields, _t in SECTIONS for each in fields},
+    **{f"human_review.{each.path}": dict(each.options) for each in REVIEW},
+    "hil.approval_required": {
+        "always": lazy("every layer"),
+        "critical_only": lazy("layers that can modify data"),
+        "never": lazy("no layer"),
+    },
+    "human_review.trigger_phase": {
+        "BEFORE_EXECUTION": lazy("before it runs"),
+        "AFTER_EXECUTION": lazy("after it ran"),
+    },
+}
 #: Field of a workflow → its label.
 _DEFINITION: Final[dict[str, Text]] = {
     "name": lazy("Name"),
@@ -73,13 +87,36 @@ def policy_label(path: str) -> str:
     return label + path[len(known) :]
 
 
+def policy_value(path: str, value: Any) -> Any:
+    """Return a field's value in words: `layers that can modify data` for `critical_only`."""
+    key = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    label = _VALUES.get(path, {}).get(key) if isinstance(key, str) else None
+    return value if label is None else str(label)
+
+
 def _is_within(path: str, field: str) -> bool:
     return path == field or bool(path.startswith(field) and _END.match(path, len(field)))
 
 
 def labelled(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Give the changes of a workflow their labels."""
-    return tuple(replace(each, label=_definition_label(each.path)) for each in changes)
+    return tuple(
+        _in_words(replace(each, label=_definition_label(each.path)), path_text(each.path[1:]))
+        if each.path[:1] == ("policy",)
+        else replace(each, label=_definition_label(each.path))
+        for each in changes
+    )
+
+
+def _in_words(change: Change, path: str) -> Change:
+    before, after = (_words(path, each) for each in (change.before, change.after))
+    return replace(change, before=before, after=after)
+
+
+def _words(path: str, value: Any) -> Any:
+    if path.endswith("_seconds") and isinstance(value, int | float):
+        return duration_field(value)
+    return policy_value(path, value)
 
 
 def _definition_label(path: Path) -> str:
@@ -95,7 +132,7 @@ def _definition_label(path: Path) -> str:
 def task_labelled(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Give the changes of a task's review their labels."""
     return tuple(
-        replace(each, label=policy_label(each.dotted))
+        _in_words(replace(each, label=policy_label(each.dotted)), each.dotted)
         if each.path[:1] == ("human_review",) and len(each.path) > 1
         else each
         for each in changes

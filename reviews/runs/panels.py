@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted, number_text
 from reviews.decisions.api_context import shown_overrides
-from reviews.planner.policy_labels import policy_label
+from reviews.planner.policy_labels import policy_label, policy_value
 from reviews.templatetags.desk import seconds_text
 from workflows import conf
 from workflows.engine.policy import Policy
@@ -159,6 +159,9 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
 def _policy_text(field: str, value: Any) -> str:
     if field.endswith("_seconds") and isinstance(value, int | float):
         return seconds_text(value)
+    words = policy_value(field, value)
+    if words != value:
+        return str(words)
     return number_text(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 

@@ -16,11 +16,11 @@ from django.conf import settings
 from django.db import connection
 from django.test import override_settings
 
-from graphrag import learning
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.embedding import embedders
 from graphrag.graph import tool_graph
+from graphrag.learning import FinishedRun, learn_runs
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.planning import replanning
 from graphrag.planning import services as planning_services
@@ -94,7 +94,8 @@ def fill(size: int, *, seed: int = 1) -> None:
     )
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) graphrag_tool, graphrag_tooldependency")
-    learning.learn(execution_key=f"warm-{seed}", layers=[_names()[:1], _names()[1:2]])
+    names = _names()
+    learn_runs([FinishedRun(execution_key=f"warm-{seed}", layers=[names[:1], names[1:2]])])
 
 
 def _names() -> list[str]:
@@ -176,10 +177,13 @@ def learn(rounds: int = 91) -> Timing:
     names = _names()
     key = f"bench-{time.time_ns()}"
     runs = [
-        (f"{key}-{at}", [rng.sample(names, 2), rng.sample(names, 3), rng.sample(names, 1)])
+        FinishedRun(
+            execution_key=f"{key}-{at}",
+            layers=[rng.sample(names, 2), rng.sample(names, 3), rng.sample(names, 1)],
+        )
         for at in range(rounds)
     ]
-    return timed(lambda run: learning.learn(execution_key=run[0], layers=run[1]), runs)
+    return timed(lambda run: learn_runs([run]), runs)
 
 
 def pagerank(rounds: int = 91) -> tuple[Timing, float]:

@@ -15,12 +15,13 @@ from functools import cache
 from itertools import pairwise, product
 from statistics import mean
 
-from graphrag import learning, prediction, versioned_cache
+from graphrag import prediction, versioned_cache
 from graphrag.catalogue import ingest
 from graphrag.models import LearnedExecution, Tool, ToolDependency, ToolSequence
 from graphrag.planning import plans, services
 from tests.evaluation.catalogue import record
 from tests.support.invented_tools import invented_tools
+from tests.support.learning import learn
 
 Run = Sequence[Sequence[str]]
 """The tools of a run, layer by layer."""
@@ -179,7 +180,7 @@ def predictions(names: Sequence[str], recipes: Sequence[Run]) -> Iterator[str]:
         for size in TRAINED:
             while learned < size:
                 run = draw()
-                learning.learn(execution_key=f"{label} {learned}", layers=run)
+                learn(execution_key=f"{label} {learned}", layers=run)
                 baseline.learn(run)
                 learned += 1
             ours, markov = judged(by_product, held_out), judged(baseline, held_out)
@@ -229,7 +230,7 @@ def plan_accuracy() -> Iterator[str]:
     for at in range(_RUNS_LEARNED):
         for subject in subjects:
             pair = _tools(subject, _second(subject, usual, chance))
-            learning.learn(execution_key=f"{subject} {at}", layers=[[tool] for tool in pair])
+            learn(execution_key=f"{subject} {at}", layers=[[tool] for tool in pair])
     yield _accuracy(f"{_RUNS_LEARNED} runs each", held_out)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
 from workflows.models import Capability, Grant
+from workflows.permissions.grants import IN_FORCE, SPENT
 from workflows.planning.planner import sync_capabilities
 
+from .filters import StatusFilter
 from .read_only import ReadOnly
 
 if TYPE_CHECKING:
@@ -57,6 +61,17 @@ class CapabilityAdmin(Base):
         sync_capabilities()
 
 
+class GrantStatusFilter(StatusFilter):
+    """Whether tasks can use the grant."""
+
+    choices_by_key = {
+        "in_force": (gettext_lazy("In force"), IN_FORCE & ~SPENT),
+        "expired": (gettext_lazy("Expired"), Q(revoked_at=None, expires_at__lte=Now())),
+        "ended": (gettext_lazy("Ended with its run"), Q(revoked_at=None) & SPENT),
+        "revoked": (gettext_lazy("Revoked"), Q(revoked_at__isnull=False)),
+    }
+
+
 @admin.register(Grant)
 class GrantAdmin(ReadOnly):
     """Grants; a separate page revokes them."""
@@ -69,7 +84,7 @@ class GrantAdmin(ReadOnly):
         "operation", "resource", "scope", "execution", "task_id", "granted_by", "granted_at",
         "expires_at", "uses", "revoked_at", "revoked_by",
     )  # fmt: skip
-    list_filter = ("scope", "operation", "revoked_at")
+    list_filter = ("scope", "operation", GrantStatusFilter)
     list_select_related = ("execution",)
     # Not by reason: a search would find the secrets that are masked in it.
     search_fields = ("resource", "task_id", "granted_by")

@@ -5,17 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from workflows.models import ApiToken
 from workflows.permissions.tokens import revoke
+
+from .filters import StatusFilter
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApiToken]
 else:
     Base = admin.ModelAdmin
+
+
+class TokenStatusFilter(StatusFilter):
+    """Whether programs can use the token."""
+
+    choices_by_key = {
+        "active": (
+            gettext_lazy("Active"),
+            Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=Now())),
+        ),
+        "expired": (gettext_lazy("Expired"), Q(revoked_at=None, expires_at__lte=Now())),
+        "revoked": (gettext_lazy("Revoked"), Q(revoked_at__isnull=False)),
+    }
 
 
 @admin.register(ApiToken)
@@ -30,7 +46,7 @@ class ApiTokenAdmin(Base):
         "prefix", "user", "name", "scope_list", "created_at", "expires_at", "revoked_at",
         "last_used_at",
     )  # fmt: skip
-    list_filter = ("revoked_at", "expires_at")
+    list_filter = (TokenStatusFilter,)
     list_select_related = ("user",)
     search_fields = ("prefix", "name", "user__username")
     fields = list_display
@@ -57,4 +73,5 @@ class ApiTokenAdmin(Base):
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Revoke the tokens at once."""
         count = revoke(tokens=queryset)
-        self.message_user(request, f"{count} tokens revoked.")
+        text = ngettext("%(count)s token revoked.", "%(count)s tokens revoked.", count)
+        self.message_user(request, text % {"count": count})

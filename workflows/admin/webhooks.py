@@ -14,7 +14,18 @@ from workflows.executions import access
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.services import visible_endpoints
 
+from .filters import StatusFilter
 from .read_only import ReadOnly
+
+
+class EndpointStatusFilter(StatusFilter):
+    """Whether the endpoint receives events."""
+
+    choices_by_key = {
+        "active": (gettext_lazy("Active"), Q(enabled=True, parked_at=None)),
+        "parked": (gettext_lazy("Parked"), Q(parked_at__isnull=False)),
+        "disabled": (gettext_lazy("Disabled"), Q(enabled=False)),
+    }
 
 
 @admin.register(WebhookEndpoint)
@@ -28,7 +39,7 @@ class WebhookEndpointAdmin(ReadOnly):
         "name", "url", "owner", "enabled", "failures", "parked_at", "last_success_at",
         "last_failure_at",
     )  # fmt: skip
-    list_filter = ("enabled", "parked_at")
+    list_filter = (EndpointStatusFilter,)
     list_select_related = ("owner",)
     search_fields = ("name", "url", "owner__username")
     exclude = ("secret", "previous_secret")

@@ -25,7 +25,7 @@ IN_FORCE = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=Now()))
 
 _FINAL = ("COMPLETED", "FAILED", "ABORTED")
 #: Grants for a task or an execution end with the execution.
-_SPENT = Q(scope__in=("task", "execution"), execution__status__in=_FINAL)
+SPENT = Q(scope__in=("task", "execution"), execution__status__in=_FINAL)
 
 _FOLDER_GRANTERS = frozenset({access.OPERATOR, access.ADMIN})
 _REVOKERS = frozenset({access.OPERATOR, access.ADMIN})
@@ -42,12 +42,12 @@ def visible_grants(user: User) -> QuerySet[Grant]:
 
 def in_force(user: User) -> QuerySet[Grant]:
     """Return the grants that a task may still use."""
-    return visible_grants(user).filter(IN_FORCE).exclude(_SPENT)
+    return visible_grants(user).filter(IN_FORCE).exclude(SPENT)
 
 
 def is_in_force(grant: Grant) -> bool:
     """Whether a task may still use the grant."""
-    return Grant.objects.filter(IN_FORCE, pk=grant.pk).exclude(_SPENT).exists()
+    return Grant.objects.filter(IN_FORCE, pk=grant.pk).exclude(SPENT).exists()
 
 
 # --- who may grant --------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from graphrag import learning
 from graphrag.catalogue import ingest
 from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool, ToolDependency
+from tests.support.learning import learn
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def tool(name: str) -> Tool:
 
 
 def test_lists_and_details_open(admin: Client, files_catalogue: list[ToolRecord]) -> None:
-    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
     for name in ("tool", "tooldependency", "learnedexecution"):
         assert admin.get(page(f"{name}_changelist")).status_code == 200
     listed = admin.get(page("tool_changelist"), {"q": "xml"}).content.decode()
@@ -125,7 +125,7 @@ def test_an_action_switches_several_tools(
 
 
 def test_learned_rows_are_read_only(admin: Client, files_catalogue: list[ToolRecord]) -> None:
-    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
     edge = ToolDependency.objects.get()
     assert admin.get(page("tool_add")).status_code == 403
     assert admin.get(page("tooldependency_add")).status_code == 403

@@ -7,10 +7,10 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from graphrag import learning
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
+from tests.support.learning import learn
 
 NOWHERE = "openai:http://127.0.0.1:1/v1"
 
@@ -45,7 +45,7 @@ def test_the_statistics_count_tools_and_edges(
 ) -> None:
     empty = run("tool_graph_stats")
     assert "most central" not in empty
-    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
     ingest.set_tool_policy(name="files.write_file", enabled=False)
     report = run("tool_graph_stats")
     assert "5, 4 of them enabled" in report

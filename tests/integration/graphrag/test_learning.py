@@ -13,6 +13,7 @@ from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool, ToolDependency, ToolSequence
 from graphrag.planning import services as planning_services
 from tests.integration.graphrag.conftest import make_tool
+from tests.support.learning import learn
 
 A, B, C, D = "t.alpha", "t.beta", "t.gamma", "t.delta"
 RUN = [[A], [B], [C]]
@@ -40,7 +41,7 @@ def test_the_same_run_twice_gives_two_edges_of_count_two(four: None) -> None:
     confidences = [planning_services.suggest(intent).confidence]
     ranks = [tool_graph.current().rank(C)]
     for key in ("one", "two"):
-        learning.learn(execution_key=key, layers=RUN)
+        learn(execution_key=key, layers=RUN)
         confidences.append(planning_services.suggest(intent).confidence)
         ranks.append(tool_graph.current().rank(C))
     assert edges() == {(A, B): (2, 0.6), (B, C): (2, 0.6)}
@@ -52,9 +53,9 @@ def test_the_same_run_twice_gives_two_edges_of_count_two(four: None) -> None:
 
 
 def test_a_second_call_for_one_execution_changes_nothing(four: None) -> None:
-    first = learning.learn(execution_key="one", layers=RUN)
+    first = learn(execution_key="one", layers=RUN)
     before = edges()
-    second = learning.learn(execution_key="one", layers=[[A], [D]])
+    second = learn(execution_key="one", layers=[[A], [D]])
     assert (first.known, first.edges_created) == (False, 2)
     assert second == learning.Learned(known=True)
     assert edges() == before
@@ -78,7 +79,7 @@ def test_runs_learned_together_teach_what_each_teaches_by_itself(four: None) -> 
     learning.learn_runs(runs[:1])
     alone, results = None, []
     with suppress(Rollback), transaction.atomic():
-        results = [learning.learn(execution_key=key, layers=several[key]) for key in several]
+        results = [learn(execution_key=key, layers=several[key]) for key in several]
         learning.store_ranks()  # each run stores ranks that moved by more than 1 %
         alone = snapshot()
         raise Rollback
@@ -98,7 +99,7 @@ def test_runs_learned_together_teach_what_each_teaches_by_itself(four: None) -> 
 def test_confidence_grows_by_a_tenth_to_one(four: None) -> None:
     found = []
     for at in range(8):
-        learning.learn(execution_key=str(at), edges=[(A, B)])
+        learn(execution_key=str(at), edges=[(A, B)])
         found.append(edges()[A, B])
     assert [round(confidence, 6) for _, confidence in found] == [
         0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0,
@@ -107,16 +108,14 @@ def test_confidence_grows_by_a_tenth_to_one(four: None) -> None:
 
 
 def test_adjacent_layers_and_data_flow_count_once_each(four: None) -> None:
-    result = learning.learn(
-        execution_key="one", layers=[[A, B], [], [C]], edges=[(A, C), (A, D), (D, D)]
-    )
+    result = learn(execution_key="one", layers=[[A, B], [], [C]], edges=[(A, C), (A, D), (D, D)])
     assert edges().keys() == {(A, C), (B, C), (A, D)}
     assert all(count == 1 for count, _ in edges().values())
     assert result.edges_created == 3
 
 
 def test_unknown_tools_are_named_and_left_out(four: None) -> None:
-    result = learning.learn(execution_key="one", layers=[[A], ["gone.tool"], [C]])
+    result = learn(execution_key="one", layers=[[A], ["gone.tool"], [C]])
     assert result.unknown_tools == ("gone.tool",)
     assert edges() == {}
     assert LearnedExecution.objects.get().tools == [A, C]
@@ -125,7 +124,7 @@ def test_unknown_tools_are_named_and_left_out(four: None) -> None:
 def test_the_confidence_of_a_prediction_grows_with_evidence(four: None) -> None:
     stated = []
     for at in range(6):
-        learning.learn(execution_key=str(at), layers=[[A], [B]])
+        learn(execution_key=str(at), layers=[[A], [B]])
         (only,) = prediction.predict_next([A])
         assert (only.tool, only.after, only.observed, only.runs) == (B, A, at + 1, at + 1)
         stated.append(only.confidence)
@@ -136,17 +135,17 @@ def test_the_confidence_of_a_prediction_grows_with_evidence(four: None) -> None:
 
 def test_a_tool_that_ends_runs_predicts_nothing(four: None) -> None:
     for at in range(4):
-        learning.learn(execution_key=str(at), layers=[[A], [B]])
+        learn(execution_key=str(at), layers=[[A], [B]])
     assert prediction.predict_next([A, B]) == []
     assert prediction.predict_next([]) == prediction.predict_next(["no.body"]) == []
 
 
 def test_a_run_of_one_tool_lowers_what_follows_it(four: None) -> None:
     for at in range(4):
-        learning.learn(execution_key=str(at), layers=[[A], [B]])
+        learn(execution_key=str(at), layers=[[A], [B]])
     (before,) = prediction.predict_next([A])
     for at in range(4, 8):
-        assert learning.learn(execution_key=str(at), layers=[[A]]).edges == ()
+        assert learn(execution_key=str(at), layers=[[A]]).edges == ()
     (after,) = prediction.predict_next([A])
     assert (after.observed, after.runs) == (4, 8)
     assert after.confidence < 0.55 < before.confidence
@@ -154,8 +153,8 @@ def test_a_run_of_one_tool_lowers_what_follows_it(four: None) -> None:
 
 def test_the_tool_before_the_last_decides(four: None) -> None:
     for at in range(5):
-        learning.learn(execution_key=f"{at}", layers=[[A], [C], [D]])
-        learning.learn(execution_key=f"other {at}", layers=[[B], [C], [A]])
+        learn(execution_key=f"{at}", layers=[[A], [C], [D]])
+        learn(execution_key=f"other {at}", layers=[[B], [C], [A]])
     assert prediction.predict_next([A, C])[0].tool == D
     assert prediction.predict_next([B, C])[0].tool == A
     first, second = prediction.predict_next([D, C])
@@ -164,13 +163,13 @@ def test_the_tool_before_the_last_decides(four: None) -> None:
 
 def test_a_tool_that_runs_again_is_predicted(four: None) -> None:
     for at in range(4):
-        learning.learn(execution_key=str(at), layers=[[A], [A], [B]])
+        learn(execution_key=str(at), layers=[[A], [A], [B]])
     assert prediction.predict_next([A])[0].tool == A
     assert prediction.predict_next([A, A])[0].tool == B
 
 
 def test_a_disabled_tool_is_not_predicted(four: None) -> None:
-    learning.learn(execution_key="one", layers=[[A], [B, C]])
+    learn(execution_key="one", layers=[[A], [B, C]])
     ingest.set_tool_policy(name=B, enabled=False)
     assert [each.tool for each in prediction.predict_next([A])] == [C]
 
@@ -178,7 +177,7 @@ def test_a_disabled_tool_is_not_predicted(four: None) -> None:
 def test_wide_layers_count_pairs_only(db: None) -> None:
     names = [f"n.t{at}" for at in range(12)]
     ingest.upsert_tools([make_tool(name) for name in names])
-    learning.learn(execution_key="wide", layers=[names, names, names])
+    learn(execution_key="wide", layers=[names, names, names])
     rows = ToolSequence.objects
     assert rows.filter(before="").exclude(next="").count() == 144
     assert rows.exclude(next="").exclude(before__in=("", ToolSequence.START)).count() == 0
@@ -188,7 +187,7 @@ def test_at_most_three_are_predicted(db: None) -> None:
     names = [f"n.t{at}" for at in range(6)]
     ingest.upsert_tools([make_tool(name) for name in names])
     for key in range(6):
-        learning.learn(execution_key=str(key), layers=[names[:1], names[1:]])
+        learn(execution_key=str(key), layers=[names[:1], names[1:]])
     assert len(prediction.predict_next(names[:1])) == 3
 
 
@@ -197,7 +196,7 @@ def test_a_worker_reloads_only_the_learned_edges(
 ) -> None:
     kept = tool_graph.current()
     assert tool_graph.current() is kept
-    learning.learn(execution_key="one", layers=RUN)
+    learn(execution_key="one", layers=RUN)
     changed = tool_graph.current()
     assert changed.names is kept.names  # grown from the kept one, not read again
     assert changed.edge(A, B) is not None
@@ -213,7 +212,7 @@ def test_a_worker_reloads_only_the_learned_edges(
 
 def test_a_cache_of_another_history_is_discarded(four: None) -> None:
     """Same numbers, another past: a restored database must not mix with what a worker kept."""
-    learning.learn(execution_key="one", layers=[[A], [B]])
+    learn(execution_key="one", layers=[[A], [B]])
     kept = tool_graph.current()
     from graphrag.models import Revision
 
@@ -233,7 +232,7 @@ def test_twenty_calls_at_once_for_one_execution_count_once() -> None:
 
     def once(key: str) -> bool:
         try:
-            return learning.learn(execution_key=key, layers=RUN).known
+            return learn(execution_key=key, layers=RUN).known
         finally:
             connection.close()
 
@@ -249,7 +248,7 @@ def test_many_executions_at_once_all_count_and_none_deadlocks() -> None:
 
     def once(at: int) -> None:
         try:
-            learning.learn(execution_key=str(at), layers=RUN if at % 2 else RUN[::-1])
+            learn(execution_key=str(at), layers=RUN if at % 2 else RUN[::-1])
         finally:
             connection.close()
 

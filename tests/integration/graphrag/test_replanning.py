@@ -7,9 +7,9 @@ from typing import Any
 import jmespath
 import pytest
 
-from graphrag import learning
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import plans, replanning
+from tests.support.learning import learn
 
 PLAN: dict[str, Any] = {
     "name": "discovery",
@@ -137,9 +137,7 @@ def test_the_setting_limits_the_added_tasks(
 
 def test_the_reasons_include_learned_edges(files_catalogue: list[ToolRecord]) -> None:
     for key in range(3):
-        learning.learn(
-            execution_key=str(key), layers=[["files.list_directory"], ["files.parse_xml"]]
-        )
+        learn(execution_key=str(key), layers=[["files.list_directory"], ["files.parse_xml"]])
     found = replan("parse the xml document", context={"text": "<a/>"})
     assert found.added == ("parse_xml",)
     expected = "often follows files.list_directory 3\N{MULTIPLICATION SIGN}"

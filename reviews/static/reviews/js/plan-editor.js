@@ -50,6 +50,9 @@ function showSteps() {
   editor().querySelector("[data-redo]").disabled = at >= states.length - 1;
 }
 
+/** The step that was asked for: the page shows it once the server has answered. */
+let travelling = null;
+
 /** Show an earlier or later draft; the fields on the page are not sent with it. */
 function travel(by, said) {
   if (operating) {
@@ -58,7 +61,7 @@ function travel(by, said) {
   }
   const state = states[at + by];
   if (!state) return;
-  at += by;
+  travelling = { by, said };
   operating = "show";
   const { draft, selected } = state;
   const token = editor().querySelector("[name=csrfmiddlewaretoken]").value;
@@ -68,7 +71,15 @@ function travel(by, said) {
     swap: "outerHTML show:none",
     values: { draft, selected, csrfmiddlewaretoken: token, action: "show" },
   });
-  announce(said);
+}
+
+/** The server has answered: with the step, or with an error after which the page is as before. */
+function arrive(isShown) {
+  if (travelling && isShown) {
+    at += travelling.by;
+    announce(travelling.said);
+  }
+  travelling = null;
 }
 
 const undo = () => travel(-1, gettext("Undone."));
@@ -368,6 +379,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   const ended = isOperation(requestConfig);
   const next = ended ? afterwards : null;
   if (ended) [operating, afterwards] = [null, null];
+  if (requestConfig.formData.get("action") === "show") arrive(event.detail.successful);
   // A request without a response, or that a newer one replaced, has changed nothing.
   if (!editor() || xhr.status === 0) return;
   remember(requestConfig.formData.get("action") === "check" ? typing : null);

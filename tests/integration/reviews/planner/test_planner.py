@@ -12,9 +12,9 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from graphrag.learning import learn
 from tests.integration.reviews.conftest import MakeUser
 from tests.support.catalogue import stock_catalogue
+from tests.support.learning import learn
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
 

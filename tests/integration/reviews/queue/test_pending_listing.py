@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +35,8 @@ def holds(start: Start, reviewer: User, reviewer2: User) -> list[str]:
     for number, review in enumerate(plans):
         task = echo("publish", phase="BEFORE_EXECUTION", **review)
         start(task, title=f"100 % of 'it' {number}", actor=reviewer2 if number == 3 else None)
-    found = list(Hold.objects.order_by("opened_at", "id").values_list("pk", flat=True))
+    # All have the time of the test's transaction.
+    found = list(Hold.objects.order_by("execution_id").values_list("pk", flat=True))
     claim(user=reviewer, hold_id=found[0])
     return found
 
@@ -63,6 +65,16 @@ def test_pages_of_any_size_hold_the_same_rows(
                 ids += [row["hold_id"] for row in page["results"]]
                 url = page["next"]
             assert ids == expected
+
+
+def test_reviews_that_open_together_are_listed_in_their_order(start: Start, reviewer: User) -> None:
+    run = start(*(echo(f"task_{n:02}", phase="BEFORE_EXECUTION") for n in range(11)))
+    rows = Hold.objects.filter(execution=run).values_list("task_id", "opened_at").order_by(*OLDEST)
+    (first, opened), *_others, (last, newest) = rows
+    assert (first, last) == ("task_00", "task_10")
+    assert opened < newest < opened + timedelta(milliseconds=1)
+    ids = listed(reviewer, "me")
+    assert [each.partition("-")[2] for each in ids] == [str(n) for n in range(1, 12)]
 
 
 def test_a_search_lists_only_the_reviews_it_matches(holds: list[str], reviewer: User) -> None:

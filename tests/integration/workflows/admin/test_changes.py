@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.html import escape
 
@@ -272,11 +273,23 @@ def test_a_token_is_revoked_and_never_shown(staff) -> None:
     assert token.digest not in pages
     assert text not in pages
     sent = {"action": "revoke_tokens", "_selected_action": [token.pk]}
-    assert "1 tokens revoked." in client.post(TOKENS, sent, follow=True).content.decode()
+    assert "1 token revoked." in client.post(TOKENS, sent, follow=True).content.decode()
     assert authenticate_token(text) is None
     assert client.get(reverse("admin:workflows_apitoken_add")).status_code == 403
     assert client.post(url, {"name": "other"}).status_code == 403
     assert ApiToken.objects.get().name == "ci"
+
+
+def test_tokens_are_listed_by_status(staff) -> None:
+    client = staff("admin")
+    user = User.objects.get()
+    for name in ("active", "expired", "revoked"):
+        create_token(user=user, name=name, scopes=["read"])
+    ApiToken.objects.filter(name="expired").update(expires_at=Now())
+    ApiToken.objects.filter(name="revoked").update(expires_at=Now(), revoked_at=Now())
+    for status in ("active", "expired", "revoked"):
+        shown = client.get(TOKENS, {"status": status}).context["cl"]
+        assert [token.name for token in shown.result_list] == [status]
 
 
 def test_the_view_permission_does_not_revoke(staff) -> None:

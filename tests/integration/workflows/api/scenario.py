@@ -13,9 +13,9 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from graphrag.learning import learn
 from reviews.backtests import jobs as backtests_jobs
 from tests.integration.workflows.api.recorder import Recorder
+from tests.support.learning import learn
 from tests.support.webhook_receiver import Receiver
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, WebhookEndpoint

@@ -18,13 +18,13 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
-from graphrag.learning import learn
 from graphrag.models import Tool
 from reviews.backtests import services as backtests_services
 from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import Backtest, HumanReviewRecord, LegalHold, Notice, RetentionPolicy
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import delivered
+from tests.support.learning import learn
 from workflows.approvals.services import ask as ask_approval
 from workflows.approvals.services import cancel
 from workflows.engine.commands import AddMessage

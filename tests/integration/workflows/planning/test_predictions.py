@@ -2,8 +2,8 @@
 
 import pytest
 
-from graphrag.learning import learn
 from graphrag.models import Tool
+from tests.support.learning import learn
 from workflows.planning.planner import predict_next, read_only_tools, sync_python_tools
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphrag.learning import learn
 from graphrag.models import Tool
 from tests.integration.workflows.conftest import Engine, value
 from tests.integration.workflows.speculation.test_speculation import outcomes, paused, states
+from tests.support.learning import learn
 from workflows.models import Execution
 
 AGENT = {

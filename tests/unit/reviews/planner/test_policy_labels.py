@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reviews.components.json_diffs import diff
-from reviews.planner.policy_labels import labelled, policy_label, task_labelled
+from reviews.planner.policy_labels import labelled, policy_label, policy_value, task_labelled
 from workflows.engine.policy_floor import RULES
 
 
@@ -28,7 +28,35 @@ def test_the_changes_of_a_workflow_and_of_a_task() -> None:
     new = {"policy": {"hil": {"enabled": False}}, "default_inputs": {"a": 2}, "own": 2}
     labels = {each.label for each in labelled(diff(old, new))}
     assert labels == {"Layer approval: enabled", "Default inputs: a", ""}
+    old, new = ({"policy": {"hil": {"timeout_seconds": each}}} for each in (90, 14400))
+    assert [(each.before, each.after) for each in labelled(diff(old, new))] == [("90 s", "4 h")]
     task = {"human_review": {"on_timeout": "reject"}, "arguments": {"a": 1}}
     changed = {"human_review": {"on_timeout": "approve"}, "arguments": {"a": 2}}
     labels = {each.label for each in task_labelled(diff(task, changed))}
     assert labels == {"Review: After the timeout", ""}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("hil.approval_required", "critical_only", "layers that can modify data"),
+        ("replan_review.on_timeout", "keep_waiting", "keep waiting"),
+        ("ail.decision_points", "on_error", "after a layer with a failed task"),
+        ("require_rejection_reason", True, "always"),
+        ("human_review.trigger_phase", "AFTER_EXECUTION", "after it ran"),
+        ("hil.groups", ["always"], ["always"]),
+        ("hil.enabled", True, True),
+        ("four_eyes", 1, 1),
+    ],
+)
+def test_values_are_in_words(path: str, value: object, words: object) -> None:
+    assert policy_value(path, value) == words
+    place = path.split(".")
+    before, after = ({"policy": _nested(place, each)} for each in ("other", value))
+    (change,) = labelled(diff(before, after))
+    assert (change.before, change.after) == ("other", words)
+
+
+def _nested(place: list[str], value: object) -> dict[str, object]:
+    first, *rest = place
+    return {first: _nested(rest, value) if rest else value}
