@@ -85,12 +85,14 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.auth.session_end.SessionEndMiddleware",
-    "config.web.middleware.BackgroundJobsMiddleware",
     "config.observability.request_log.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "axes.middleware.AxesMiddleware",  # last: answers for a sign-in that was refused
+    "axes.middleware.AxesMiddleware",  # answers for a sign-in that was refused
+    # Last, because it is sync: Django then runs all of them in the request's thread.  Those behind
+    # the last sync one are async, and each goes to the thread and back.
+    "config.web.middleware.BackgroundJobsMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"

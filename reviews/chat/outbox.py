@@ -75,13 +75,16 @@ def _fields_of(message: Message, each: Notification) -> Message:
 
 def refresh(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
     """Have the messages about these holds, and about holds of these executions, updated."""
-    holds, executions = list(hold_ids), list(execution_ids)
-    for about in (Q(hold__in=holds), Q(hold__execution__in=executions)):
-        _refresh(SlackMessage.objects.filter(about))
-        _refresh(TeamsMessage.objects.filter(about))
+    for name, ids in (("hold", list(hold_ids)), ("hold__execution", list(execution_ids))):
+        if ids:
+            about = Q(**{f"{name}__in": ids})
+            _refresh(SlackMessage.objects.filter(about))
+            _refresh(TeamsMessage.objects.filter(about))
 
 
 def _refresh(messages: QuerySet[Message]) -> None:
+    if not messages.exists():
+        return
     not_posted = {messages.model.posted_field: ""}
     changes = {"status": Status.PENDING, "attempts": 0, "next_at": Now()}
     if messages.exclude(**not_posted).update(claims=F("claims") + 1, **changes):

@@ -46,12 +46,14 @@ def run(stop: threading.Event) -> None:
 def read_new(watermark: ReadWatermark | None = None) -> int:
     """Process events after the cursor; return how many event ids it advanced."""
     bound = (watermark or ReadWatermark()).advance()
-    if EventCursor.objects.filter(name=NAME, event__gte=bound).exists():
+    rows = EventCursor.objects.filter(name=NAME)
+    reached = rows.values_list("event", flat=True).first()
+    if reached is None:
+        EventCursor.objects.get_or_create(name=NAME)
+    elif reached >= bound:
         return 0  # without a transaction that locks the cursor
     with transaction.atomic():
-        EventCursor.objects.get_or_create(name=NAME)
-        rows = EventCursor.objects.select_for_update(skip_locked=True)
-        cursor = rows.filter(name=NAME).first()
+        cursor = rows.select_for_update(skip_locked=True).first()
         if cursor is None or cursor.event >= bound:
             return 0
         events = list(
@@ -62,7 +64,7 @@ def read_new(watermark: ReadWatermark | None = None) -> int:
         reached = events[-1].pk if len(events) == BATCH else bound
         if events:
             _process(events)
-        EventCursor.objects.filter(name=NAME).update(event=reached)
+        rows.update(event=reached)
         return reached - cursor.event
 
 

@@ -80,6 +80,8 @@ class Notification:
 def notify(notifications: Iterable[Notification]) -> int:
     """Store notices and message items, update bells on commit, and return the number of notices."""
     events = with_delegates(notifications)
+    if not events:
+        return 0
     preferences = preferences_by_user({user.pk for each in events for user in each.recipients})
     notices: list[Notice] = []
     mails: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -104,6 +106,8 @@ def with_delegates(notifications: Iterable[Notification]) -> list[Notification]:
     A delegate is notified only of what they may decide for the absent person.
     """
     events = list(notifications)
+    if not events:
+        return []
     absences = delegates_of({user.pk for each in events for user in each.recipients})
     copies = [
         replace(
@@ -125,10 +129,10 @@ def with_delegates(notifications: Iterable[Notification]) -> list[Notification]:
 def mark_resolved(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
     """Mark notices that ask for a decision as read, for these holds and these executions."""
     unread = Notice.objects.filter(read_at=None, kind__in=ACTIONABLE_KINDS)
-    for rows in (
-        unread.filter(hold__in=list(hold_ids)),
-        unread.filter(execution__in=list(execution_ids)),
-    ):
+    for name, ids in (("hold", list(hold_ids)), ("execution", list(execution_ids))):
+        if not ids:
+            continue
+        rows = unread.filter(**{f"{name}__in": ids})
         user_ids = set(rows.values_list("user_id", flat=True))
         if user_ids:
             rows.update(read_at=Now())
@@ -150,8 +154,6 @@ def _notice(each: Notification, user: User) -> Notice:
 def _posts(events: Sequence[Notification]) -> dict[int, list[dict[str, Any]]]:
     """Return the items of each chat, by its id."""
     items: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    if not events:
-        return items
     for hook in ChatHook.objects.filter(enabled=True).select_related("group"):
         matching = [each.item() for each in events if _concerns(hook, each)]
         if matching:

@@ -21,10 +21,7 @@ class EligibleDeciders:
     def __init__(self, groups: Iterable[str], holds: Iterable[Hold]) -> None:
         self._shapers = shapers_of_each(holds)
         names = sorted(set(groups))
-        users = get_user_model().objects.filter(is_active=True, groups__name__in=names)
-        ids = users.values("pk")
-        rows = get_user_model().objects.filter(pk__in=ids) if names else users.none()
-        self._users: list[User] = list(access.annotate_groups(rows).order_by("pk"))
+        self._users: list[User] = _active_members(names) if names else []
 
     def for_hold(self, hold: Hold, groups: Collection[str] = ()) -> list[User]:
         """Return the users who may approve the hold as members of `groups`, or of its own."""
@@ -35,6 +32,13 @@ class EligibleDeciders:
             for user in self._users
             if user.get_username() not in excluded and _may_approve(user, hold, allowed)
         ]
+
+
+def _active_members(names: Iterable[str]) -> list[User]:
+    """Return the active members of these groups, with the names of all their groups."""
+    members = get_user_model().objects.filter(is_active=True, groups__name__in=names)
+    rows = get_user_model().objects.filter(pk__in=members.values("pk"))
+    return list(access.annotate_groups(rows).order_by("pk"))
 
 
 def _may_approve(user: User, hold: Hold, allowed: Collection[str]) -> bool:

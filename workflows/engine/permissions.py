@@ -354,7 +354,11 @@ class PermissionSet(BaseModel):
 
     def covers(self, other: PermissionSet) -> bool:
         """Whether this set allows everything that `other` allows."""
-        return other.difference(self).is_empty
+        return all(
+            rule.includes(self.entries(field), entry)
+            for field, rule in _RULES.items()
+            for entry in other.entries(field)
+        )
 
     def allows(self, operation: Operation, resource: str) -> bool:
         """Whether `operation` on `resource` ("api.example:443", "/srv/x", "HOME") is allowed.

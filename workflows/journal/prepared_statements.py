@@ -34,7 +34,8 @@ def execute(statement: str, parameters: Parameters | None = None) -> list[Row]:
     database = _open_connection()
     with database.wrap_database_errors, psycopg.Cursor(database.connection) as cursor:
         cursor.execute(statement, parameters, prepare=True)
-        return cursor.fetchall() if cursor.description else []
+        # `description` would tell too whether there is a result, but describes each column.
+        return [] if cursor.rownumber is None else cursor.fetchall()
 
 
 def query(statement: str, parameters: Parameters | None = None) -> list[Row]:

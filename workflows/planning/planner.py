@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -16,18 +16,21 @@ from django.utils.module_loading import import_string
 
 from graphrag import conf, prediction
 from graphrag.catalogue.ingest import IngestResult, disable_server, upsert_tools
-from graphrag.catalogue.selectors import servers_of, tool_names_of, tools_by_name
-from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.catalogue.selectors import servers_of, tool_names_of
+from graphrag.catalogue.tool_record import ToolRecord, record_from_row
+from graphrag.models import Tool
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
 from graphrag.planning.draft import Question, Refused, TaskReason, nothing_refused
 from graphrag.retrieval import search
+from workflows.common.db_expressions import AnyOf
 from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.plan_validation import PlanInvalid
 from workflows.engine.ports import FinishedTask, NewPlan
 from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Execution
 from workflows.permissions import capabilities
 from workflows.tools import registry
@@ -42,6 +45,9 @@ logger = logging.getLogger(__name__)
 
 #: Characters of an intent; the search reads no more.
 MAX_INTENT = search.MAX_QUERY
+
+#: Where a list of names goes in a `BuiltQuery`.
+_PLACE = "the name of a tool"
 
 #: The server name of capabilities in the catalogue: `capability.<name>`.
 CAPABILITIES = "capability"
@@ -68,13 +74,27 @@ __all__ = [
 
 def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
     """Return the enabled tools with these names."""
-    records = tools_by_name(sorted(set(names)))
-    return {name: record for name, record in records.items() if record.enabled}
+    return {name: record for name, record in known_tools(names).items() if record.enabled}
 
 
 def known_tools(names: Iterable[str]) -> dict[str, ToolRecord]:
     """Return the tools with these names, also disabled ones."""
-    return tools_by_name(sorted(set(names)))
+    wanted = sorted({name for name in names if "\0" not in name})  # PostgreSQL refuses NUL
+    if not wanted:
+        return {}
+    query, columns = _tools_query()
+    rows = (instance_of(Tool, columns, row) for row in query.rows({(_PLACE,): wanted}))
+    return {row.name: record_from_row(row) for row in rows}
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _tools_query() -> tuple[BuiltQuery, list[str]]:
+    """Return the query of the tools with the names `_PLACE`, and its columns."""
+    read = {each.name for each in fields(ToolRecord)}
+    columns = [name for name in column_names(Tool) if name in read]
+    rows = Tool.objects.filter(AnyOf("name", [_PLACE])).order_by()
+    return BuiltQuery.of(rows.values_list(*columns)), columns
 
 
 def tools_of_server(server: str) -> list[str]:

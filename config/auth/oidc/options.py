@@ -94,7 +94,7 @@ def add_to(settings: dict[str, Any], options: Options) -> None:
     """Enable OpenID Connect in the namespace of a settings module."""
     settings["INSTALLED_APPS"] += ["allauth", "allauth.account", "allauth.socialaccount"]
     settings["INSTALLED_APPS"] += ["config.auth.oidc"]
-    settings["MIDDLEWARE"] += ["allauth.account.middleware.AccountMiddleware"]
+    settings["MIDDLEWARE"].insert(-1, "allauth.account.middleware.AccountMiddleware")
     settings["SOCIALACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.SignIns"
     settings["ACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.Accounts"
     # Users are never matched by e-mail address, and allauth stores none.

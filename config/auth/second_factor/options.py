@@ -22,7 +22,7 @@ def add_to(settings: dict[str, Any]) -> None:
     installed = settings["INSTALLED_APPS"]
     installed += [app for app in _APPS if app not in installed]
     if _MIDDLEWARE not in settings["MIDDLEWARE"]:
-        settings["MIDDLEWARE"] += [_MIDDLEWARE]
+        settings["MIDDLEWARE"].insert(-1, _MIDDLEWARE)
     settings["ACCOUNT_ADAPTER"] = "config.auth.second_factor.adapter.Accounts"
     settings.setdefault("ACCOUNT_EMAIL_VERIFICATION", "none")
     settings["MFA_ADAPTER"] = "config.auth.second_factor.adapter.SecondFactors"

@@ -295,20 +295,35 @@ def test_a_round_without_news_is_two_statements(
     assert len(notice_kinds(ann)) == 2
 
 
+class Reached(ReadWatermark):
+    """Waiting for the end of other transactions would count as well."""
+
+    def __init__(self, newest: ExecutionEvent) -> None:
+        super().__init__()
+        self.newest = newest.pk
+
+    def advance(self, *, patience: float = 0) -> int:
+        return self.newest
+
+
+def test_a_round_with_a_run_that_ended_without_a_hold_is_few_statements(
+    start: Start, ann: User, django_assert_max_num_queries: Any
+) -> None:
+    consume_journal()
+    start(echo("a"))
+    newest = ExecutionEvent.objects.latest("pk")
+    assert newest.kind == "execution_completed"
+    with django_assert_max_num_queries(9):
+        assert journal_consumer.read_new(Reached(newest))
+
+
 def test_the_number_of_statements_is_bounded(
     start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
 ) -> None:
     tasks = [echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)]
     consume_journal()
     start(*tasks)
-    newest = ExecutionEvent.objects.latest("pk").pk
-
-    class Reached(ReadWatermark):
-        """Waiting for the end of other transactions would count as well."""
-
-        def advance(self, *, patience: float = 0) -> int:
-            return newest
-
+    newest = ExecutionEvent.objects.latest("pk")
     with django_assert_max_num_queries(25):
-        journal_consumer.read_new(Reached())
+        journal_consumer.read_new(Reached(newest))
     assert len(notice_kinds(ann)) == len(notice_kinds(bob)) == 50

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from django.utils.module_loading import import_string
 
 from tests.architecture.files import ROOT
 
@@ -19,7 +20,7 @@ GIVEN = {
 SHOW = """
 import json, config.settings.base as s
 names = ("DEBUG", "DATABASES", "ALLOWED_ORIGINS", "HOLDPOINT_ROLE", "SESSION_COOKIE_AGE",
-         "SECURE_SSL_REDIRECT", "RQ_QUEUES", "CHANNEL_LAYERS", "HOLDPOINT")
+         "SECURE_SSL_REDIRECT", "RQ_QUEUES", "CHANNEL_LAYERS", "HOLDPOINT", "MIDDLEWARE")
 print(json.dumps({name: getattr(s, name) for name in names}, default=str))
 """
 
@@ -88,6 +89,12 @@ def test_the_role_is_web_under_daphne_and_not_in_a_command() -> None:
     show = "from django.conf import settings; print(settings.HOLDPOINT_ROLE)"
     assert ran(f"import config.asgi; {show}") == "web"
     assert ran(show) == "command"
+
+
+@pytest.mark.parametrize("step_up", ["off", "high_risk"])
+def test_the_last_middleware_is_sync(step_up: str) -> None:
+    last = import_string(loaded(HOLDPOINT_STEP_UP=step_up)["MIDDLEWARE"][-1])
+    assert not getattr(last, "async_capable", False)
 
 
 def test_product_numbers_come_from_the_environment() -> None:
