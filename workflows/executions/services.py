@@ -16,6 +16,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, connection, transaction
 from django.http import Http404
+from psycopg.errors import ForeignKeyViolation
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
 
@@ -137,23 +138,23 @@ def start_execution(
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     effective = with_business_hours(effective.model_copy(update={"review_rules": rules}))
     try:
-        with transaction.atomic():
-            execution = journal_writer.create(
-                workflow=workflow,
-                plan=valid_plan,
-                policy=effective,
-                policy_overrides=_override_rows(changes, _username(actor)),
-                inputs=values,
-                title=name[:200],
-                created_by=actor,
-            )
-            enqueue_advance_on_commit(execution.pk)
-    except IntegrityError:
+        # One statement: it needs no transaction of its own.
+        execution = journal_writer.create(
+            workflow=workflow,
+            plan=valid_plan,
+            policy=effective,
+            policy_overrides=_override_rows(changes, _username(actor)),
+            inputs=values,
+            title=name[:200],
+            created_by=actor,
+        )
+    except IntegrityError as error:
         # A lock on the workflow would cost each start a statement.
-        if workflow is None or Workflow.objects.filter(pk=workflow.pk).exists():
+        if workflow is None or not isinstance(error.__cause__, ForeignKeyViolation):
             raise
         message = f"the workflow {workflow.name!r} was deleted meanwhile"
         raise InvalidRequest((Problem("workflow", "unknown_workflow", message),)) from None
+    enqueue_advance_on_commit(execution.pk)
     return execution
 
 
