@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import django_rq
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error, connection, connections
+from django.db import connection, connections
 from rq.serializers import JSONSerializer
 
 from workflows import conf
@@ -18,17 +17,8 @@ from workflows.common.forked_process import ForkedProcess
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.dispatch import QUEUES
 from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
-from workflows.models import Execution
-from workflows.tools.registry import discover
 
 from . import run_sweeper
-
-#: Modules that a worker imports at its start or with its first job.
-_SHARED_MODULES = (
-    "channels_redis.pubsub",
-    "workflows.executions.jobs",
-    "workflows.tools.mcp_client.session_pool",
-)
 
 
 class Command(BaseCommand):
@@ -51,7 +41,8 @@ class Command(BaseCommand):
                 "Workers fork, and a pool of database sessions does not outlive that:"
                 " run them with HOLDPOINT_ROLE=worker."
             )
-        _preload()
+        # Load shared modules once, before the workers fork.
+        import_module("workflows.tools.mcp_client.session_pool")
         sweeper = None
         if options["sweeper_output"] is not None:
             run_sweeper.preload()
@@ -70,13 +61,3 @@ class Command(BaseCommand):
             serializer=JSONSerializer,
             beside=sweeper,
         ).start(logging_level=os.environ.get("HOLDPOINT_RQ_LOG_LEVEL", "WARNING"))
-
-
-def _preload() -> None:
-    """Load what every worker needs once, before the workers fork and share the memory."""
-    for module in _SHARED_MODULES:
-        import_module(module)
-    discover()
-    # Django sets up a lot for the first query. Without the database, workers start all the same.
-    with suppress(Error):
-        Execution.objects.first()
