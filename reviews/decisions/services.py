@@ -514,11 +514,18 @@ def visible_hold(user: User, hold_id: str) -> Hold:
 
     Raises HoldNotFound.
     """
+    return visible_holds(user, hold_id)[0]
+
+
+def visible_holds(user: User, *hold_ids: str) -> list[Hold]:
+    """Return `visible_hold` of each id, in one query."""
+    holds = Hold.objects.select_related("execution__workflow").filter(
+        pk__in=hold_ids, execution__in=visible_to(user)
+    )
+    found = {hold.pk: hold for hold in holds}
     try:
-        return Hold.objects.select_related("execution__workflow").get(
-            pk=hold_id, execution__in=visible_to(user)
-        )
-    except Hold.DoesNotExist:
+        return [found[each] for each in hold_ids]
+    except KeyError:
         raise HoldNotFound from None
 
 

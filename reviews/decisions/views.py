@@ -189,8 +189,8 @@ class DecisionView(LoginRequiredMixin, View):
         # The decision is made: the rest of the request only reads.
         user = cast("User", cache_groups(current_user(request)))
         try:
-            hold = services.visible_hold(user, request.POST["queue_next"].replace("\0", ""))
-            now = services.visible_hold(user, decided.id)
+            following = request.POST["queue_next"].replace("\0", "")
+            hold, now = services.visible_holds(user, following, decided.id)
             verdict = verdict_context(user, now)
             rows = queue_changes(
                 user,

@@ -252,18 +252,20 @@ DEMO = "release-notes"
 def _row(hold: Hold, looking: list[str], schemas: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     is_open = hold.status == Hold.Status.OPEN
     level, reason = components_labels.risk(hold)
+    sentence = components_labels.row_sentence(hold)
     needs = hold.quorum > 1 and is_open
     return {
         "hold_id": hold.id,
         "execution_id": str(hold.execution_id),
         "version": hold.execution.version,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)),
-        "sentence": components_labels.row_sentence(hold),
+        "sentence": sentence,
+        "select_text": _("Select: %(sentence)s") % {"sentence": sentence},
         "title": _row_title(hold),
         "arguments": key_arguments(hold, schemas.get((hold.target, hold.phase))),
         "kind_text": components_labels.kind_text(hold, past=not is_open),
         "run_title": components_labels.run_title(hold.execution.title, hold.execution_id),
-        "requester": _requester(hold),
+        "requester_text": _("by %(name)s") % {"name": _requester(hold)},
         "layer_text": components_labels.layer_text(hold),
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,

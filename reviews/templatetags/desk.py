@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from django import template
@@ -50,10 +51,16 @@ def module(name: str) -> SafeString:
 
     The browser requests them after the stylesheet, for which the first paint waits.
     """
+    return _module(name, imported_modules(name))
+
+
+# Keyed by the module and its imports; bounded by 128; addresses of files do not change.
+@lru_cache(maxsize=128)
+def _module(name: str, imported: tuple[str, ...]) -> SafeString:
     preloads = format_html_join(
         "",
         '<link rel="modulepreload" fetchpriority="low" href="{}">',
-        [[static(each)] for each in imported_modules(name)],
+        [[static(each)] for each in imported],
     )
     return format_html(
         '{}<script type="module" fetchpriority="low" src="{}"></script>', preloads, static(name)

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from reviews.templatetags.desk import stylesheet_url
 from tests.integration.workflows.api.conftest import reviewed_plan
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
@@ -39,7 +40,8 @@ def whole(response: Any) -> bytes:
 
 
 def test_pages_and_files_are_compressed(desk: Client) -> None:
-    for path in ("/review/", "/static/reviews/js/decision.js", "/static/reviews/icons.svg"):
+    files = ("/static/reviews/js/decision.js", "/static/reviews/icons.svg", stylesheet_url())
+    for path in ("/review/", *files):
         plain = desk.get(path)
         assert "Content-Encoding" not in plain
         small = desk.get(path, headers=GZIP)
