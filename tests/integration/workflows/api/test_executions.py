@@ -46,7 +46,7 @@ def test_the_answer_to_a_start_needs_few_statements_and_has_the_marks_of_a_get(
     client = bearer("operator")
     inputs = {"the_password": "correct horse", "token": "battery staple"}
     client.post(URL, {"plan": plain_plan()})  # the use of the token is noted
-    with django_assert_max_num_queries(9):  # two of them for the savepoint
+    with django_assert_max_num_queries(4):
         response = client.post(URL, {"plan": reviewed_plan(), "inputs": inputs})
     body = response.json()
     assert client.get(response["Location"]).json() == body
