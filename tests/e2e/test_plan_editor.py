@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.e2e.desk import note_errors, until
 from tests.e2e.product import Product
@@ -222,14 +222,20 @@ def test_tools_that_are_added_at_once_are_all_added(
     assert violations == []
 
 
+def opened_editor(page: Page, product: Product) -> tuple[Locator, Locator, Locator]:
+    """The buttons that add a task, undo and redo in the editor of a new plan."""
+    sign_in(page, product, "operator")
+    page.goto(f"{product.address}/workflows/edit/")
+    names = ("+ builtin.echo", "Undo", "Redo")
+    add, undo, redo = (page.get_by_role("button", name=name) for name in names)
+    return add, undo, redo
+
+
 def test_undo_waits_for_the_operation_that_runs(
     page: Page, product: Product, violations: list[str]
 ) -> None:
     """It takes back that operation, and is forgotten with one that failed."""
-    sign_in(page, product, "operator")
-    page.goto(f"{product.address}/workflows/edit/")
-    add = page.get_by_role("button", name="+ builtin.echo")
-    undo, redo = (page.get_by_role("button", name=name) for name in ("Undo", "Redo"))
+    add, undo, redo = opened_editor(page, product)
     add.click()
     expect(undo).to_be_enabled()
     held: list[Route] = []
@@ -259,10 +265,7 @@ def test_undo_waits_for_the_operation_that_runs(
 def test_an_undo_or_redo_that_fails_is_no_step(
     page: Page, product: Product, violations: list[str]
 ) -> None:
-    sign_in(page, product, "operator")
-    page.goto(f"{product.address}/workflows/edit/")
-    add = page.get_by_role("button", name="+ builtin.echo")
-    undo, redo = (page.get_by_role("button", name=name) for name in ("Undo", "Redo"))
+    add, undo, redo = opened_editor(page, product)
     for number in (1, 2):
         add.click()
         expect(page.locator(NODES)).to_have_count(number)
