@@ -130,7 +130,7 @@ def commands() -> Iterator[str]:
 def test_every_command_exists() -> None:
     lines = [line.replace(",", " ").replace('"', "") for line in commands()]
     named = {name for line in lines for name in re.findall(r"manage\.py\s+(\w+)", line)}
-    assert named == {"migrate", "run_workers", "run_sweeper", "send_webhooks"}
+    assert named == {"migrate", "setup_roles", "run_workers", "run_sweeper", "send_webhooks"}
     assert named <= set(get_commands())
     modules = {name for line in lines for name in re.findall(r"-m\s+([\w.]+)", line)}
     assert modules == {"config.database.roles", "config.observability.alive"}
@@ -142,7 +142,8 @@ def test_rights_are_granted_before_and_after_the_migration() -> None:
     grant = "python -m config.database.roles"
     lines = [line for line in commands() if "migrate" in line and "run_" not in line]
     assert len(lines) == 3  # Procfile, compose, chart
-    assert all(f"{grant} && python manage.py migrate && {grant}" in line for line in lines)
+    steps = f"{grant} && python manage.py migrate && {grant} && python manage.py setup_roles"
+    assert all(steps in line for line in lines)
 
 
 def test_compose_replaces_the_web_process_last() -> None:

@@ -201,7 +201,8 @@ def test_the_migration_runs_before_the_processes_are_replaced() -> None:
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
     (container,) = job["spec"]["template"]["spec"]["containers"]
     grant = "python -m config.database.roles"
-    assert container["args"] == ["sh", "-c", f"{grant} && python manage.py migrate && {grant}"]
+    steps = (grant, "python manage.py migrate", grant, "python manage.py setup_roles")
+    assert container["args"] == ["sh", "-c", " && ".join(steps)]
 
 
 def test_every_process_has_a_probe() -> None:

@@ -24,6 +24,7 @@ from tests.support.documented_installation import (
 )
 from tests.support.ports import free_port
 from tests.support.processes import wait_for
+from workflows.executions.access import ROLES
 
 
 def tool(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -56,6 +57,20 @@ def machine(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> 
 def installed(machine: Machine) -> Machine:
     machine.install()
     return machine
+
+
+def test_the_roles_have_groups_with_permissions(installed: Machine) -> None:
+    """Reviews wait for the group `reviewer`."""
+    with psycopg.connect(installed.url("app")) as session:
+        groups = session.execute("SELECT name FROM auth_group ORDER BY name").fetchall()
+        assert groups == [(name,) for name in sorted(ROLES)]
+        decide = """
+            SELECT g.name FROM auth_group AS g
+              JOIN auth_group_permissions AS given ON given.group_id = g.id
+              JOIN auth_permission AS p ON p.id = given.permission_id
+             WHERE p.codename = 'decide_hold' ORDER BY g.name
+        """
+        assert session.execute(decide).fetchall() == [("admin",), ("reviewer",)]
 
 
 def test_the_products_role_owns_nothing_and_cannot_change_records(installed: Machine) -> None:

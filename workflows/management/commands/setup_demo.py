@@ -10,10 +10,11 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from workflows.demo.people import DEMO_USERS, demo_passwords, ensure_roles, ensure_users
+from workflows.demo.people import DEMO_USERS, demo_passwords, ensure_users
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import ensure_git_server, ensure_workflows, start_demo
 from workflows.models import Execution
+from workflows.permissions.roles import ensure_roles
 from workflows.tools.catalogue_sync import sync_all
 
 

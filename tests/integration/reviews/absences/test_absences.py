@@ -26,9 +26,9 @@ from reviews.queue.selectors import Viewer, queue
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.support.pages import browser, open_page
-from workflows.demo.people import ensure_roles
 from workflows.executions import access
 from workflows.models import Absence, Hold
+from workflows.permissions.roles import ensure_roles
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from tests.integration.reviews.conftest import MakeUser
-from workflows.demo.people import ensure_roles
+from workflows.permissions.roles import ensure_roles
 
 SignIn = Callable[..., Client]
 

@@ -234,7 +234,7 @@ def oauth_rows(person: User) -> list[Model]:
 
 def clients(make_user: Any) -> dict[str, Client]:
     """A client for each role; "" is nobody."""
-    from workflows.demo.people import ensure_roles
+    from workflows.permissions.roles import ensure_roles
 
     ensure_roles()
     found = {"": Client()}

@@ -39,10 +39,10 @@ from tests.support.teams_server import (
 )
 from workflows.api import throttling
 from workflows.common import crashpoints
-from workflows.demo.people import ensure_roles
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import Hold
+from workflows.permissions.roles import ensure_roles
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from reviews.people import rights, services
 from tests.integration.reviews.conftest import MakeUser
-from workflows.demo.people import ensure_roles
+from workflows.permissions.roles import ensure_roles
 from workflows.permissions.tokens import authenticate_token, create_token
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from django.test import Client
 
 from tests.integration.workflows.api.conftest import reviewed_plan
 from tests.support.catalogue import stock_catalogue
-from workflows.demo.people import ensure_roles
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
+from workflows.permissions.roles import ensure_roles
 
 Login = Callable[[str], Client]
 

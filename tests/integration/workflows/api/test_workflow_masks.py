@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from tests.support.pages import browser
 from workflows.common.redaction import DOTS
-from workflows.demo.people import ensure_roles
 from workflows.models import Workflow
+from workflows.permissions.roles import ensure_roles
 
 from .conftest import plain_plan
 

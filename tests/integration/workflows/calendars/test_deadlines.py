@@ -19,11 +19,11 @@ from tests.integration.reviews.conftest import start as start
 from tests.support.pages import browser, open_page
 from workflows.approvals.services import ask
 from workflows.calendars.business_time import due
-from workflows.demo.people import ensure_roles
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ApprovalPolicy, BusinessCalendar, Execution, Hold, Workflow
+from workflows.permissions.roles import ensure_roles
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
