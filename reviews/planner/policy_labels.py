@@ -44,7 +44,7 @@ _LABELS: Final[dict[str, Text]] = {
     **{f"human_review.{each.path}": each.label for each in REVIEW},
     **_OTHERS,
 }
-#: Field → the labels of its values: those of the form, and of fields that the form does not have.
+#: Field → the labels of its values.  The last two fields are not in the form.
 _VALUES: Final[dict[str, dict[str, Text]]] = {
     **{each.path: dict(each.options) for _a, _h, fields, _t in SECTIONS for each in fields},
     **{f"human_review.{each.path}": dict(each.options) for each in REVIEW},
@@ -89,7 +89,7 @@ def policy_label(path: str) -> str:
 
 def policy_value(path: str, value: Any) -> Any:
     """Return a field's value in words: `layers that can modify data` for `critical_only`."""
-    key = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    key = str(value).lower() if isinstance(value, bool) else value
     label = _VALUES.get(path, {}).get(key) if isinstance(key, str) else None
     return value if label is None else str(label)
 
@@ -100,11 +100,10 @@ def _is_within(path: str, field: str) -> bool:
 
 def labelled(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Give the changes of a workflow their labels."""
+    named = (replace(each, label=_definition_label(each.path)) for each in changes)
     return tuple(
-        _in_words(replace(each, label=_definition_label(each.path)), path_text(each.path[1:]))
-        if each.path[:1] == ("policy",)
-        else replace(each, label=_definition_label(each.path))
-        for each in changes
+        _in_words(each, path_text(each.path[1:])) if each.path[:1] == ("policy",) else each
+        for each in named
     )
 
 

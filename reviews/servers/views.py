@@ -130,7 +130,7 @@ def server(request: HttpRequest, server_id: int) -> HttpResponse:
 
 
 def _saved(request: HttpRequest, form: McpServerForm) -> McpServer | None:
-    """Return the saved server; None if the form has errors, also those of a change meanwhile."""
+    """Save the server; None if the form has errors, such as a name that was taken meanwhile."""
     if not form.is_valid():
         return None
     try:
