@@ -40,9 +40,9 @@ class Cluster(Installation):
         self.bouncer = Bouncer(self.pooler, layout, database="holdpoint", role="holdpoint_app")
         self.primary.initialize(net.range)
         self.primary.start()
-        self.redis = Redis(db1)
-        self.other_redis = Redis(db2, self.redis)
-        servers.watch([self.proxy, db1, db2], self.redis)
+        first_redis = Redis(db1)
+        self.redis_servers = [first_redis, Redis(db2, first_redis)]
+        servers.watch([self.proxy, db1, db2], first_redis)
         servers.balance(self.proxy, web=[self.app1, self.app2], redis=[db1, db2])
         more = {
             "DATABASE_URL": f"postgres://holdpoint_app@{self.bouncer.address}/holdpoint",
@@ -69,9 +69,14 @@ class Cluster(Installation):
         self.primary = self.standby
 
     def fail_over_redis(self) -> None:
-        self.redis.process.kill()
-        wait_for(lambda: self.other_redis.role() == "master", seconds=60, what="Sentinel promotes")
-        self.redis = self.other_redis
+        primary = wait_for(self._primary_redis, seconds=60, what="a Redis is primary")
+        primary.process.kill()
+        wait_for(self._primary_redis, seconds=60, what="Sentinel promotes")
+
+    def _primary_redis(self) -> Redis | None:
+        """Sentinel also promotes the other one by itself, if the machine is busy."""
+        roles = ((server, server.role()) for server in self.redis_servers)
+        return next((server for server, role in roles if role == "master"), None)
 
     def faults(self, dice: random.Random) -> dict[str, Fault]:
         return {

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import httpx
 import psutil
-import redis
 
 from config.devserver.embedded.processes import tail
 from tests.cluster import clock
@@ -47,7 +46,7 @@ class Installation:
     hosts: Sequence[Host]
     address: str
     primary: Postgres
-    redis: Redis
+    redis_servers: list[Redis]
     disk: Disk
     starter: str
     decider: str
@@ -197,8 +196,9 @@ class Installation:
         self.primary.start()
 
     def flush_redis(self) -> None:
-        with redis.Redis(self.redis.host.address) as client:
-            client.flushall()
+        wait_for(
+            lambda: any(server.flush() for server in self.redis_servers), what="Redis is emptied"
+        )
 
     def fill_disk(self) -> None:
         self.disk.fill()

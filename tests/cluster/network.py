@@ -141,6 +141,9 @@ class NamespaceHost(Host):
         self.kill()
         for folder in self._mounted:
             subprocess.run(["umount", str(folder)], check=True, capture_output=True)
+        # A namespace removes its cable later, when the next network may have one of this name.
+        with contextlib.suppress(subprocess.CalledProcessError):  # it was never made
+            ip("link", "del", self._cable)
         ip("netns", "del", self.namespace)
 
     def unplug(self) -> None:

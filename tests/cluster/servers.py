@@ -211,6 +211,14 @@ class Redis:
         except redis.RedisError:
             return ""
 
+    def flush(self) -> bool:
+        """Remove all keys; returns whether this server did, as only a primary does."""
+        try:
+            with redis.Redis(self.host.address, socket_timeout=5) as client:
+                return bool(client.flushall())
+        except redis.RedisError:
+            return False
+
 
 def watch(hosts: Sequence[Host], primary: Redis) -> None:
     """Start a Sentinel on each host; two of them agree on a failover."""

@@ -43,7 +43,7 @@ class Single(Installation):
         self.primary.initialize("127.0.0.0/8")
         self.primary.start()
         self.disk = FileLimit(self.primary)
-        self.redis = Redis(db, program=layout.redis_server)
+        self.redis_servers = [Redis(db, program=layout.redis_server)]
         more = {
             "DATABASE_URL": f"postgres://{SUPERUSER}@{network.address}:5432/holdpoint",
             "REDIS_URL": f"redis://{network.address}:6379/0",
@@ -66,9 +66,10 @@ class Single(Installation):
         super().fill_disk()
 
     def kill_redis(self) -> None:
-        self.redis.process.kill()
-        self.redis.process.wait(30)
-        self.redis.start()
+        (redis,) = self.redis_servers
+        redis.process.kill()
+        redis.process.wait(30)
+        redis.start()
 
     def slow_network(self, dice: random.Random) -> None:
         """Delay what one relay forwards, or cut its connections."""
