@@ -66,6 +66,7 @@ from workflows.models import (
     Execution,
     ExecutionEvent,
     Gate,
+    Grant,
     Hold,
     LearningAttempt,
     PlanRevision,
@@ -247,6 +248,52 @@ def test_payloads_of_records_are_erased_with_their_key(
     assert "under policy “All other runs: 30 days”" in done.stdout
     assert client.get("/history/export/", {"as": "csv"}).status_code == 200
     assert place_of_similar(kept, reviewer) is not None
+
+
+def granted(start: Start, reviewer: "User") -> Execution:
+    """An ended run in which a person granted a permission."""
+    program = f'open("note.txt", "w").write({SECRET!r})'
+    run = start({"id": "a", "type": "code_execution", "language": "python", "code": program})
+    decide(only_hold(run), reviewer, comment=f"write {SECRET}", grant_scope="task")
+    assert Grant.objects.get(execution=run).why == f"write {SECRET}"
+    return run_to_rest(run.pk)
+
+
+def test_no_table_keeps_what_people_saw_or_wrote(
+    start: Start, reviewer: "User", policy: RetentionPolicy
+) -> None:
+    run = granted(start, reviewer)
+    assert "workflows_grant" in tables_with(SECRET)
+    age(run)
+    RetentionPolicy.objects.update(erase_records=True)
+    assert erase_batch(policy) == 1
+    assert tables_with(SECRET) == []
+    assert verify_audit().problems == ()
+
+
+def test_the_product_does_not_change_the_reason_of_a_grant(
+    start: Start, reviewer: "User", app_url: str
+) -> None:
+    granted(start, reviewer)
+    with psycopg.connect(app_url, autocommit=True) as session:
+        for value in ("", "x"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute("UPDATE workflows_grant SET why = %s", [value])
+    with pytest.raises(DatabaseError):  # the owner too can only empty it
+        Grant.objects.update(why="x")
+    assert Grant.objects.update(why="") == 1
+
+
+def tables_with(text: str) -> list[str]:
+    """The tables of the database that have the text in a row."""
+    with connection.cursor() as cursor:
+        found = []
+        for table in connection.introspection.table_names(cursor):
+            name = connection.ops.quote_name(table)
+            cursor.execute(f"SELECT FROM {name} AS row WHERE row::text LIKE %s", [f"%{text}%"])
+            if cursor.rowcount:
+                found.append(table)
+    return found
 
 
 def place_of_similar(run: Execution, reviewer: "User") -> Any:
