@@ -19,6 +19,7 @@ from reviews.models import (
     TeamsMessage,
 )
 from reviews.notifications.outbox import backoff_seconds, claim_due
+from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
 if TYPE_CHECKING:
@@ -118,14 +119,15 @@ def drop(message: ChatMessage) -> None:
 
 def mark_failed(message: ChatMessage, error: str) -> None:
     """Schedule a retry with exponential backoff, or give up after the last attempt."""
-    changes: dict[str, object] = {"error": error[:1000]}
+    error = storable(error, 1000)
+    changes: dict[str, object] = {"error": error}
     if message.attempts >= conf.notice_max_attempts():
         changes |= {"status": Status.FAILED, "finished_at": Now()}
     else:
         seconds = backoff_seconds(message.attempts)
         changes["next_at"] = Now() + timedelta(seconds=seconds)
     _update(message, **changes)
-    _update_connection(message, last_failure_at=Now(), last_error=error[:1000])
+    _update_connection(message, last_failure_at=Now(), last_error=error)
 
 
 def pause(message: ChatMessage, seconds: float) -> None:

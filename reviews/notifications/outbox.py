@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from reviews import conf
 from reviews.models import ChatHook, NoticeMessage
+from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
 Status = NoticeMessage.Status
@@ -129,7 +130,8 @@ def mark_failed(message: NoticeMessage, error: str, *, retry_after: float = 0) -
 
     The retry comes no sooner than `retry_after`, the seconds that the receiver asked for.
     """
-    changes: dict[str, Any] = {"error": error[:1000]}
+    error = storable(error, 1000)
+    changes: dict[str, Any] = {"error": error}
     if message.attempts >= conf.notice_max_attempts():
         changes |= {"status": Status.FAILED, "finished_at": Now()}
     else:
@@ -137,9 +139,7 @@ def mark_failed(message: NoticeMessage, error: str, *, retry_after: float = 0) -
         changes["next_at"] = Now() + timedelta(seconds=wait)
     updated = _update(message, **changes)
     if updated and message.hook_id:
-        ChatHook.objects.filter(pk=message.hook_id).update(
-            last_failure_at=Now(), last_error=error[:1000]
-        )
+        ChatHook.objects.filter(pk=message.hook_id).update(last_failure_at=Now(), last_error=error)
 
 
 def _update(message: NoticeMessage, **changes: Any) -> int:

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from reviews import conf
 from reviews.models import PushMessage, PushSubscription
 from reviews.notifications.outbox import backoff_seconds, claim_due
+from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
 if TYPE_CHECKING:
@@ -54,13 +55,14 @@ def drop(message: PushMessage) -> None:
 
 def mark_failed(message: PushMessage, error: str) -> None:
     """Schedule a retry with exponential backoff, or give up after the last attempt."""
-    changes: dict[str, object] = {"error": error[:1000]}
+    error = storable(error, 1000)
+    changes: dict[str, object] = {"error": error}
     if message.attempts >= conf.notice_max_attempts():
         changes |= {"status": Status.FAILED, "finished_at": Now()}
     else:
         changes["next_at"] = Now() + timedelta(seconds=backoff_seconds(message.attempts))
     if _update(message, **changes):
-        PushSubscription.objects.filter(pk=message.subscription_id).update(last_error=error[:1000])
+        PushSubscription.objects.filter(pk=message.subscription_id).update(last_error=error)
 
 
 def _update(message: PushMessage, **changes: object) -> int:

@@ -51,6 +51,8 @@ class Receiver:
     url: str = ""
     #: Sent with each answer.
     headers: dict[str, str] = field(default_factory=dict)
+    #: The text after the status; None for the usual one.
+    reason: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, got: Got) -> int | None:
@@ -95,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status is None:
             self.close_connection = True
             return
-        self.send_response(status)
+        self.send_response(status, self.receiver.reason)
         self.send_header("Content-Length", "2")
         if status == 302:
             self.send_header("Location", "/elsewhere")

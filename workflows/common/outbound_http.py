@@ -23,6 +23,7 @@ from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from workflows.common.http_headers import header_problem
+from workflows.common.stored_text import printable
 from workflows.engine.permissions import (
     IPAddress,
     PermissionSet,
@@ -49,6 +50,8 @@ _OWN_HEADERS: Final = frozenset(
 _SECRET_HEADERS: Final = frozenset(("authorization", "cookie", "x-api-key"))
 _CHUNK: Final = 65_536
 _POLL_SECONDS: Final = 0.1
+#: Characters of what a server says about a response, which people read in logs and lists.
+_MAX_SAID: Final = 300
 
 
 class NetworkDenied(Exception):
@@ -389,7 +392,8 @@ def _one_hop(call: _Call, target: _Target) -> Response:
             return _exchange(call, target, connection)
     except (OSError, http.client.HTTPException, ValueError) as error:
         call.check()
-        raise NetworkFailed(f"{target.resource}: {error or type(error).__name__}") from error
+        said = printable(str(error), _MAX_SAID) or type(error).__name__
+        raise NetworkFailed(f"{target.resource}: {said}") from error
 
 
 def _exchange(call: _Call, target: _Target, connection: socket.socket) -> Response:
@@ -407,7 +411,8 @@ def _exchange(call: _Call, target: _Target, connection: socket.socket) -> Respon
     client.endheaders(call.body)
     with client.getresponse() as answer:
         body = _read_body(call, answer)
-        return Response(answer.status, answer.reason, target.url, tuple(answer.getheaders()), body)
+        reason, headers = printable(answer.reason, _MAX_SAID), tuple(answer.getheaders())
+        return Response(answer.status, reason, target.url, headers, body)
 
 
 def _read_body(call: _Call, answer: http.client.HTTPResponse) -> bytes:

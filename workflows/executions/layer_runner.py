@@ -28,6 +28,7 @@ from workflows import conf
 from workflows.common import background_loop
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import UndecryptedText
+from workflows.common.stored_text import storable
 from workflows.engine.dag import ExternalActionTask, ToolTask
 from workflows.engine.ports import (
     Failure,
@@ -58,6 +59,8 @@ _GRACE = 1.0
 #: Seconds between two heartbeats; the journal renews the lease less often.
 _TICK = 0.1
 _MAX_THREADS = 64
+#: Characters of an error or of logs that an attempt keeps.
+_MAX_TEXT = 20_000
 #: Seconds before further threads join the first one.
 _HEAD_START = 0.001
 
@@ -129,22 +132,24 @@ class _Running:
             denied = deny_list.problem_of(need.requested.difference(need.current))
             if denied:
                 # No one may grant it, so the task fails instead of opening a hold.
-                params = {name: _clean(str(value)) for name, value in denied.params.items()}
+                params = {
+                    name: storable(str(value), _MAX_TEXT) for name, value in denied.params.items()
+                }
                 reason = Reason(denied.code, params)
                 failed = Failure(reason.text, duration, logs=need.logs, reason=reason)
                 return TaskResult(self.call, failed)
             return TaskResult(self.call, need)
         except TaskFailed as failure:
-            message, logs = _clean(failure.message), _clean(failure.logs)
+            message, logs = storable(failure.message, _MAX_TEXT), storable(failure.logs, _MAX_TEXT)
             outcome = Failure(message, duration, failure.retryable, logs, failure.reason)
             return TaskResult(self.call, outcome)
         except Exception as error:
-            message = _clean(f"{type(error).__name__}: {error}")
+            message = storable(f"{type(error).__name__}: {error}", _MAX_TEXT)
             return TaskResult(self.call, Failure(message, duration, retryable=True))
         if isinstance(value, Submitted):
             return TaskResult(self.call, value)
         if isinstance(value, CodeResult):
-            logs = _clean(value.logs)
+            logs = storable(value.logs, _MAX_TEXT)
             return TaskResult(self.call, Success(value.value, duration, logs))
         return TaskResult(self.call, Success(value, duration))
 
@@ -158,11 +163,6 @@ class _Running:
         reason = Reason("task_timed_out", {"seconds": f"{limit:g}"})
         outcome = Failure(reason.text, limit * 1000, retryable=True, reason=reason)
         return TaskResult(self.call, outcome)
-
-
-def _clean(text: str) -> str:
-    """Return text that PostgreSQL can store: no NUL, no lone surrogates, limited length."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:20_000]
 
 
 def time_limit(call: TaskCall) -> float:

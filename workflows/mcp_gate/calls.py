@@ -25,6 +25,7 @@ from workflows.approvals import services as approvals
 from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.crashpoints import crashpoint
 from workflows.common.schemas import schema_problem
+from workflows.common.stored_text import storable
 from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
 from workflows.engine.decide import Refused
 from workflows.engine.policy import TriggerPhase
@@ -46,6 +47,8 @@ _CANCELLED: Final = "Cancelled by the agent."
 _CANCELLED_APPROVED: Final = "Cancelled by the agent. The call was approved, and never sent."
 #: Seconds between two attempts for a task whose server cannot be reached.
 RETRY_SECONDS: Final = 30
+#: Characters of an error that the call and its approval keep.
+_MAX_ERROR: Final = 10_000
 _NOT_REPORTED: Final = "The answer could not be reported: the approval was {} by then."
 
 
@@ -322,7 +325,11 @@ def _target(row: GateCall) -> Target | None:
 
 
 def record(call_id: int, answer: Answer) -> None:
-    """Store the answer of a call that was sent, and report it to its approval."""
+    """Store the answer of a call that was sent, and report it to its approval.
+
+    The error is text of a server: what cannot be stored would leave the call without an outcome.
+    """
+    answer = replace(answer, error=storable(answer.error, _MAX_ERROR))
     crashpoint("gate.answered")
     with transaction.atomic():
         row = GateCall.objects.select_for_update(of=("self",)).get(pk=call_id)
@@ -378,7 +385,7 @@ def _report(row: GateCall, answer: Answer) -> None:
         fields={
             "ok": answer.outcome == GateCall.Outcome.ANSWERED,
             "output": body,
-            "error": error[:10_000],
+            "error": error[:_MAX_ERROR],
             "arguments_digest": row.sent_digest,
         },
         source="mcp",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from workflows.common.stored_text import storable
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.ports import Failure, Success
 from workflows.engine.reasons import Reason
@@ -27,12 +28,8 @@ def result_of(text: object, logs: str = "") -> Success | Failure:
 
 
 def failed(message: str, *, retryable: bool, logs: str = "") -> Failure:
-    """Return the failure of a call, with as much of its message as a run stores.
-
-    PostgreSQL takes no NUL and no lone surrogate: the run could not go on.
-    """
-    text = message.replace("\0", "").encode("utf-8", "replace").decode()
-    return Failure(text[:_MAX_MESSAGE], retryable=retryable, logs=logs)
+    """Return the failure of a call, with as much of its message as a run stores."""
+    return Failure(storable(message, _MAX_MESSAGE), retryable=retryable, logs=logs)
 
 
 def refused(error: str, logs: str = "") -> Failure:

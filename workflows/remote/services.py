@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workflows import conf
+from workflows.common.stored_text import storable
 from workflows.engine.dag import Runner, ToolTask
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.plan_validation import Problem
@@ -23,6 +24,8 @@ from .kubernetes_runner import KubernetesRunner
 from .port import RemoteRunner, RunnerRefused, RunnerUnavailable
 
 logger = logging.getLogger(__name__)
+
+_MAX_ERROR = 500
 
 
 def configured_runners() -> dict[str, RemoteRunner]:
@@ -80,10 +83,10 @@ def submit(call: TaskCall, permissions: PermissionSet, seconds: float) -> Submit
     try:
         handle = runner.submit(call.key, json.dumps(request))
     except RunnerUnavailable as error:
-        params = {"runner": task.runner, "error": str(error)}
+        params = {"runner": task.runner, "error": storable(str(error), _MAX_ERROR)}
         raise TaskFailed(Reason("runner_unavailable", params)) from error
     except RunnerRefused as error:
-        params = {"runner": task.runner, "error": str(error)}
+        params = {"runner": task.runner, "error": storable(str(error), _MAX_ERROR)}
         raise TaskFailed(Reason("runner_refused", params), retryable=False) from error
     return Submitted(task.runner, handle, seconds)
 

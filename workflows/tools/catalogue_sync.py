@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 
 from workflows import conf
 from workflows.common import background_loop
+from workflows.common.stored_text import storable
 from workflows.engine.ports import TaskFailed
 from workflows.executions.layer_runner import spec_of
 from workflows.models import Capability, McpServer
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 #: Servers that are read concurrently, so that a slow one does not delay the others.
 _CONCURRENT_READS = 4
+_MAX_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,9 @@ def sync_server(row: McpServer) -> SyncResult:
         tools = background_loop.run(pool().list_tools(spec_of(row)), timeout=90)
         sync_mcp_tools(row.name, tools)
     except (TaskFailed, ValueError, TimeoutError) as error:
-        McpServer.objects.filter(pk=row.pk).update(sync_error=str(error)[:2000])
-        return SyncResult(row.name, 0, str(error))
+        message = storable(str(error), _MAX_ERROR)
+        McpServer.objects.filter(pk=row.pk).update(sync_error=message)
+        return SyncResult(row.name, 0, message)
     McpServer.objects.filter(pk=row.pk).update(sync_error="", synced_at=Now())
     return SyncResult(row.name, len(tools))
 

@@ -21,7 +21,10 @@ from tests.integration.workflows.mcp_gate.conftest import (
 from tests.support.pages import browser
 from workflows.api import throttling
 from workflows.engine.bounded_json import digest
-from workflows.models import Approval, Gate, GateCall, McpServer
+from workflows.mcp_gate import server as gate_server
+from workflows.mcp_gateway.threads import in_thread
+from workflows.models import ApiToken, Approval, Gate, GateCall, McpServer
+from workflows.permissions.tokens import revoke
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -234,6 +237,43 @@ def test_a_changed_list_is_announced_to_those_who_listen(agent: Agent, gate: Gat
     before, new = asyncio.run(inside())
     assert "files__newcomer" not in before
     assert new == {"files__newcomer"}
+
+
+def test_an_error_that_cannot_be_stored_reaches_the_agent(agent: Agent, gate: Gate) -> None:
+    policy(gate, "files.refuse", "allow")
+    with pytest.raises(MCPError, match="not\0today"):
+        agent.call("files__refuse", message="not\0today")
+    call = GateCall.objects.get()
+    assert (call.outcome, call.error) == ("error", "nottoday")
+
+
+def test_a_stream_of_changes_ends_with_the_token(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_server, "_RIGHTS_SECONDS", 0.05)
+
+    async def inside() -> None:
+        async with agent.connect() as client, client.listen(tools_list_changed=True) as changes:
+            await in_thread(lambda: revoke(tokens=ApiToken.objects.all()))
+            async with asyncio.timeout(30):
+                assert [change async for change in changes] == []
+
+    asyncio.run(inside())
+
+
+def test_streams_of_changes_count_as_waiting_calls(agent: Agent, settings: Any) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "connections_each": 1}
+
+    async def inside() -> None:
+        async with agent.connect() as client:
+            async with client.listen(tools_list_changed=True):
+                with pytest.raises(MCPError, match="has 1 calls waiting already"):
+                    async with client.listen(tools_list_changed=True):
+                        pytest.fail("there are two streams")
+            async with client.listen(tools_list_changed=True):
+                pass
+
+    asyncio.run(inside())
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server(agent: Agent, upstream: Upstream) -> None:

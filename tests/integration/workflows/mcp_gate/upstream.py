@@ -56,10 +56,10 @@ def fail(message: str) -> str:
 
 
 @server.tool(structured_output=False)
-def refuse() -> str:
+def refuse(message: str = "not today") -> str:
     """Refuse the request by an error of the protocol."""
     note(tool="refuse")
-    raise MCPError(code=-32055, message="not today", data={"until": "tomorrow"})
+    raise MCPError(code=-32055, message=message, data={"until": "tomorrow"})
 
 
 @server.tool(structured_output=False, annotations=ToolAnnotations(read_only_hint=True))

@@ -8,6 +8,7 @@ from django.http import Http404
 from django.utils import timezone
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.engine.decide import Refused
 from workflows.engine.reasons import Reason
 from workflows.executions.validation import InvalidRequest
@@ -68,6 +69,19 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
     send_all(sender)
     for execution in executions:
         assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
+
+
+def test_an_answer_with_nul_stops_no_other_endpoint(
+    engine, owner, receiver, register, sender, limits
+) -> None:
+    limits(webhook_max_attempts=1)
+    with receiving(Receiver(answer=lambda _: 503, reason="No\0way")) as hostile:
+        endpoint, _ = register(url=hostile.url)
+        register()
+        execution = run(engine, owner)
+        send_all(sender)
+    assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
+    assert refreshed(endpoint).last_error == "HTTP 503 Noway"
 
 
 def test_a_backoff_ends_by_the_clock_of_the_database(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -64,6 +66,34 @@ def test_a_body_is_sent(server: Server) -> None:
 
 def test_every_status_is_a_response(server: Server) -> None:
     assert get(f"http://localhost:{server.port}/nowhere", f"localhost:{server.port}").status == 404
+
+
+@contextmanager
+def saying(answer: bytes) -> Iterator[int]:
+    """A port of the loopback that gives each request this answer."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65_536)
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+def test_what_a_server_says_has_no_control_characters() -> None:
+    with saying(b"HTTP/1.1 503 No\0 \x1b[1mway\x85\r\nContent-Length: 0\r\n\r\n") as port:
+        answer = get(f"http://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+    assert (answer.status, answer.reason) == (503, "No [1mway")
+    garbage = b"\0SSH-2.0\x1b[1m" + b"x" * 5000 + b"\r\n"
+    with saying(garbage) as port, pytest.raises(NetworkFailed) as caught:
+        get(f"http://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+    assert str(caught.value).startswith(f"127.0.0.1:{port}: SSH-2.0[1mxxx")
+    assert len(str(caught.value)) < 400
 
 
 def test_the_host_header_is_the_clients_own(server: Server) -> None:
