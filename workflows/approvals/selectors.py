@@ -256,12 +256,13 @@ def _review_url(execution: Execution, hold: Hold | None) -> str:
 def _result(approval: Approval) -> dict[str, Any] | None:
     if approval.result_ok is None:
         return None
-    # The server's answer to a call through a gate is only for the token that called.
-    is_gate_call = GateCall.objects.filter(approval=approval.pk).exists()
+    # What the server answered to a call through a gate is only for the token that called.
+    call = GateCall.objects.filter(approval=approval.pk).only("outcome").first()
+    is_refused = call is not None and call.outcome == GateCall.Outcome.ERROR
     return {
         "ok": approval.result_ok,
-        "output": None if is_gate_call else approval.result_output,
-        "error": approval.result_error,
+        "output": approval.result_output if call is None else None,
+        "error": "" if is_refused else approval.result_error,
         "mismatch": approval.result_mismatch,
         "reported_at": approval.result_at,
     }

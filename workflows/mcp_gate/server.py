@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 from django.http import Http404
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import ToolsListChanged
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, ToolsListChanged
+from rest_framework.exceptions import Throttled
 
 from workflows import conf
 from workflows.mcp_gateway.elicitation import request_state_boundary, supports_url_elicitation
@@ -38,6 +40,8 @@ CallerOf = Callable[[Context], GateCaller]
 
 #: A held call is read without a notification too, because Redis may be unavailable.
 _POLL_SECONDS: Final = 5.0
+#: Interval at which a stream of changes checks that its token may still use the gate.
+_RIGHTS_SECONDS: Final = 15.0
 INSTRUCTIONS: Final = f"""\
 The tools of other MCP servers, named server__tool. A person has to approve some calls before \
 they are executed. Such a call waits; if it returns that nothing was executed yet, call \
@@ -80,6 +84,12 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
         changes.follow()
         return await _handle_call(ctx, params, caller_of(ctx))
 
+    async def listen(
+        ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        changes.follow()
+        return await changes.listen(ctx, params, caller_of(ctx))
+
     async def get_task(ctx: Context, params: tasks.TaskParams) -> dict[str, Any]:
         return await _get_task(ctx, params, caller_of(ctx))
 
@@ -105,7 +115,7 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
         get_tool_input_schema=lambda name: None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_subscriptions_listen=ListenHandler(changes.bus),
+        on_subscriptions_listen=listen,
     )
     server.extensions[tasks.EXTENSION] = {}
     server.add_request_handler("tasks/get", tasks.TaskParams, get_task)
@@ -119,7 +129,8 @@ class _ListChanges:
     """Passes changes of the servers' tool lists on to the clients that subscribed to them."""
 
     def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
+        self._bus = InMemorySubscriptionBus()
+        self._streams = ListenHandler(self._bus)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def follow(self) -> None:
@@ -127,9 +138,41 @@ class _ListChanges:
         self._loop = asyncio.get_running_loop()
         pool().on_list_changed(self._on_change)
 
+    async def listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams, caller: GateCaller
+    ) -> types.SubscriptionsListenResult:
+        """Serve one stream until the client leaves or its token may not use the gate any more.
+
+        A stream counts as a waiting call, so one token cannot take the streams of all others.
+        """
+        try:
+            async with waiting_call(caller.caller):
+                with anyio.CancelScope() as scope:
+                    checking = asyncio.create_task(_end_with_rights(caller, scope))
+                    try:
+                        return await self._streams(ctx, params)
+                    finally:
+                        checking.cancel()
+        except Throttled as error:
+            raise MCPError(code=types.INVALID_REQUEST, message=str(error.detail)) from None
+        meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+        return types.SubscriptionsListenResult(_meta=meta)
+
     def _on_change(self, server: str) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self.bus.publish(ToolsListChanged()), self._loop)
+            asyncio.run_coroutine_threadsafe(self._bus.publish(ToolsListChanged()), self._loop)
+
+
+async def _end_with_rights(caller: GateCaller, scope: anyio.CancelScope) -> None:
+    """Cancel the scope once the token may not use the gate, or if this cannot be found out."""
+    while True:
+        await anyio.sleep(_RIGHTS_SECONDS)
+        try:
+            await in_thread(caller.context)
+        except Exception as error:
+            logger.info("a stream of changes of the gate %s has ended: %s", caller.gate, error)
+            scope.cancel()
+            return
 
 
 # --- tools ----------------------------------------------------------------------------------------

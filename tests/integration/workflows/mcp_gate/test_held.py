@@ -394,13 +394,23 @@ def test_another_token_neither_reports_nor_continues_a_call(
     assert upstream.calls == [{"tool": "write", "path": "a", "text": "hi"}]
 
 
-def test_another_token_does_not_read_the_answer_of_the_server(agent: Agent, reviewer: User) -> None:
-    deciding = meanwhile(lambda: decided(reviewer))
-    agent.call("files__write", **WRITE)
-    deciding.join()
-    body = _asking().get(f"/api/v1/approvals/{Approval.objects.get().pk}/").json()
-    assert (body["status"], body["result"]["ok"]) == ("completed", True)
-    assert body["result"]["output"] is None
+def test_another_token_does_not_read_the_answer_of_the_server(
+    agent: Agent, reviewer: User, waits: Waits
+) -> None:
+    waits(0)
+    refused = calls.Answer(GateCall.Outcome.ERROR, {"code": -1, "message": "for you"}, "for you")
+    answered = calls.Answer(GateCall.Outcome.ANSWERED, {"content": []})
+    for answer, status in ((answered, "completed"), (refused, "failed")):
+        uid = pending(agent.call("files__write", path=status, text="a"))["id"]
+        decided(reviewer)
+        sending = calls.claim(agent.caller, uid)
+        assert sending is not None
+        calls.record(sending.call_id, answer)
+        approval = Approval.objects.get(gate_call__uid=uid)
+        assert approval.result_error == answer.error
+        body = _asking().get(f"/api/v1/approvals/{approval.pk}/").json()
+        assert (body["status"], body["result"]["error"]) == (status, "")
+        assert body["result"]["output"] is None
 
 
 def test_a_result_that_the_server_did_not_give_is_no_answer(
