@@ -25,6 +25,10 @@ from .server_spec import McpTool
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR})
 _MAX_MESSAGE = 4_000
 
+NOT_JSON_RPC = "sent a message that is not JSON-RPC"
+#: How the SDK's HTTP transport begins the message of an error for an answer that it cannot read.
+_UNREADABLE_PREFIX = "Failed to parse "
+
 
 def value_of(name: str, result: CallToolResult) -> Any:
     """Return the task's output: structured content if present, otherwise the text.
@@ -70,6 +74,11 @@ def failure_of(name: str, error: Exception) -> TaskFailed:
         retryable = error.code not in _FINAL_CODES
         return TaskFailed(f"{name}: {error.message}"[:_MAX_MESSAGE], retryable=retryable)
     return TaskFailed(f"{name}: {type(error).__name__}: {error}"[:_MAX_MESSAGE], retryable=False)
+
+
+def is_unreadable(error: MCPError) -> bool:
+    """Whether the error stands for an answer over HTTP that is not JSON-RPC."""
+    return error.code == PARSE_ERROR and error.message.startswith(_UNREADABLE_PREFIX)
 
 
 def tool_of(tool: Tool) -> McpTool:

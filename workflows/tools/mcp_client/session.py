@@ -15,7 +15,9 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
+from .results import NOT_JSON_RPC
 from .server_spec import McpServerSpec
 from .stderr import StderrLog, stderr_log
 from .transports import http_transport, stdio_transport
@@ -53,6 +55,8 @@ class McpSession:
         self._users = 0
         self._retired = False
         self._late = False
+        #: Whether a line that is not JSON-RPC ended the session, or came before it had started.
+        self.unreadable = False
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._ready.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -139,6 +143,7 @@ class McpSession:
                 elicitation_callback=self._on_elicit,
             ) as client:
                 late.cancel()
+                self.unreadable = False
                 self._ready.set_result(client)
                 await self._follow_changes(client)
                 await anyio.sleep_forever()
@@ -156,6 +161,8 @@ class McpSession:
             why = "it was being closed"
         else:
             why = str(reason) if reason is not None else "it ended before it was ready"
+        if self.unreadable:
+            why += f"; it {NOT_JSON_RPC}"
         tail = f" (it wrote: {log.tail})" if log is not None and log.tail else ""
         return SessionFailed(f"MCP server {self.spec.name} did not start: {why}{tail}")
 
@@ -181,6 +188,21 @@ class McpSession:
             self._notify_changed()
         elif isinstance(message, Exception):
             logger.warning("mcp server %s sent an invalid message: %s", self.spec.name, message)
+            self._on_unreadable(message)
+
+    def _on_unreadable(self, error: Exception) -> None:
+        """End the session if the line may be the answer to a call, so that no call waits for it.
+
+        Over HTTP the SDK itself fails the call whose answer it cannot read. A server that writes
+        other text when it starts, or between calls, is tolerated.
+        """
+        if self.spec.transport != "stdio" or _is_blank(error):
+            return
+        if not self._ready.done():
+            self.unreadable = True
+        elif self._users and not self.gone:
+            self.unreadable = True
+            self._scope.cancel()
 
     def _notify_changed(self) -> None:
         if self._on_changed is None:
@@ -192,6 +214,12 @@ class McpSession:
 def _log_failure(future: asyncio.Future[None]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
         logger.error("the hook for changed tool lists failed", exc_info=error)
+
+
+def _is_blank(error: Exception) -> bool:
+    """Whether the line that could not be parsed is empty."""
+    line = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
+    return isinstance(line, str) and not line.strip()
 
 
 def _first(error: Exception) -> Exception:

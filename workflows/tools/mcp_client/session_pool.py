@@ -24,7 +24,7 @@ from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
 
 from .elicitation import Elicitations, OnElicit, call_to_the_end
-from .results import failure_of, tool_of, value_of
+from .results import NOT_JSON_RPC, failure_of, is_unreadable, tool_of, value_of
 from .server_spec import McpServerSpec, McpTool
 from .session import Changed, McpSession, SessionFailed
 from .stream_wrappers import Attempt, current_attempt
@@ -188,6 +188,10 @@ class McpPool:
                     raise TaskFailed(f"{name}: {error}") from NotSent(str(error))
                 raise NotSent(str(error)) from error
             except MCPError as error:
+                if attempt.sent and (session.unreadable or is_unreadable(error)):
+                    # Not from the error: whether the server executed the call is unknown.
+                    message = f"{name}: MCP server {spec.name} {NOT_JSON_RPC}"
+                    raise TaskFailed(message) from None
                 if attempt.sent:
                     raise failure_of(name, error) from error
                 session.retire()

@@ -129,6 +129,21 @@ class WithoutDiscovery:
             await self.app(scope, receive, send)
 
 
+class Garbled:
+    """The same server with answers to calls that are not JSON-RPC."""
+
+    def __init__(self, app: Starlette, media_type: str) -> None:
+        self.app = app
+        self.media_type = media_type
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if dict(scope.get("headers", ())).get(b"mcp-method") == b"tools/call":
+            text = "data: nonsense\n\n"
+            await Response(text, media_type=self.media_type)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--port", type=int)
@@ -136,6 +151,7 @@ def main() -> None:
     options.add_argument("--stubborn", action="store_true", help="ignore end of input and SIGTERM")
     options.add_argument("--helper", action="store_true", help="start a process that stays")
     options.add_argument("--broken", action="store_true", help="complain and leave at once")
+    options.add_argument("--garbled", help="answer calls with nonsense of this media type")
     options.add_argument("--mute", action="store_true", help="never answer")
     chosen = options.parse_args()
     note(f"pid {os.getpid()}")
@@ -150,6 +166,8 @@ def main() -> None:
         signal.pause()
     if chosen.port and chosen.handshake:
         uvicorn.run(WithoutDiscovery(server.streamable_http_app()), port=chosen.port)
+    elif chosen.port and chosen.garbled:
+        uvicorn.run(Garbled(server.streamable_http_app(), chosen.garbled), port=chosen.port)
     elif chosen.port:
         server.run("streamable-http", port=chosen.port)
     else:

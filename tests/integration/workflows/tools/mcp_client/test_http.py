@@ -8,11 +8,13 @@ import pytest
 
 from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
-from workflows.tools.mcp_client import McpServerSpec, addresses, pool
+from workflows.tools.mcp_client import McpServerSpec, addresses, close_pool, pool
 
-from .conftest import HTTPServer, until
+from .conftest import HTTPServer, Journal, until
 
 Call = Callable[..., Any]
+
+NOT_JSON_RPC = r"^web\.add: MCP server web sent a message that is not JSON-RPC$"
 
 
 def test_values_errors_and_tool_list(web: HTTPServer, call: Call) -> None:
@@ -121,3 +123,20 @@ def test_the_connection_goes_to_the_checked_address(
     spec = McpServerSpec("web", "http", url=f"http://localhost:{web.port}/mcp")
     assert call(spec, "add", a=2, b=3) == {"sum": 5}
     assert asked == ["localhost"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])
+def test_an_answer_that_is_not_json_rpc_fails_the_call(
+    journal: Journal, call: Call, media_type: str
+) -> None:
+    server = HTTPServer(journal, "--garbled", media_type)
+    try:
+        with pytest.raises(TaskFailed, match=NOT_JSON_RPC):
+            call(server.spec, "add", timeout=300, a=1, b=1)
+        # The server may have executed the call, so it is no refusal (MCPError) for a gate either.
+        asked = pool().call_unchanged(server.spec, "add", {"a": 1, "b": 1}, timeout=300)
+        with pytest.raises(TaskFailed, match=NOT_JSON_RPC):
+            background_loop.run(asked, 30)
+    finally:
+        close_pool()
+        server.kill()

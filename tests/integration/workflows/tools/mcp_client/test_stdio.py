@@ -138,12 +138,34 @@ def test_a_server_that_does_not_start_says_why(spec: Spec, call: Call) -> None:
         call(spec("--broken"), "add", a=1, b=1)
     with pytest.raises(TaskFailed, match="'no-such-program' is not a program"):
         call(spec(command="no-such-program"), "add", a=1, b=1)
+    with pytest.raises(TaskFailed, match="; it sent a message that is not JSON-RPC"):
+        call(spec(command="echo", args=("hello",)), "add", a=1, b=1)
 
 
 def test_a_server_that_never_answers_times_out(spec: Spec, call: Call, journal: Journal) -> None:
     with pytest.raises(TaskFailed, match="no answer within 1 s"):
         call(spec("--mute", start_seconds=1), "add", a=1, b=1)
     until(lambda: all(has_ended(pid) for pid in journal.pids), "the mute server is ended")
+
+
+def test_a_line_that_is_not_json_rpc_fails_all_calls_at_once(
+    spec: Spec, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    garbled = spec(args=(str(SERVER.with_name("garbled.py")),))
+    message = "own.add: MCP server own sent a message that is not JSON-RPC"
+
+    async def together() -> list[Any]:
+        ask = [pool().call(garbled, "add", {"calls": 2}, timeout=300) for _ in range(2)]
+        return await asyncio.gather(*ask, return_exceptions=True)
+
+    for round_ in range(2):
+        caplog.clear()
+        # The server writes other lines when it starts and after its list, for which no call waits.
+        assert len(background_loop.run(pool().list_tools(garbled), 30)) == 1
+        until(lambda: "The list was read" in caplog.text, "the line after the list is logged")
+        failures = background_loop.run(together(), 30)
+        assert [(str(failure), failure.retryable) for failure in failures] == [(message, True)] * 2
+        assert len(journal.pids) == round_ + 1
 
 
 def test_a_changed_spec_gets_a_new_server_and_lets_running_calls_end(
