@@ -67,11 +67,6 @@ class ToolCache:
         return read
 
 
-def tools_by_name(names: Iterable[str]) -> dict[str, ToolRecord]:
-    """Return tool name -> record, disabled tools included; unknown names are left out."""
-    return ToolCache().by_name(names)
-
-
 _tool_cache = VersionedCache(ToolCache)
 
 

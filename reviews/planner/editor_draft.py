@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from graphrag.catalogue.selectors import tools_by_name
 from graphrag.planning.plans import dependencies
 from reviews.components import labels
 from reviews.templatetags.desk import dom_id
@@ -18,6 +17,7 @@ from workflows.engine.dag import MAX_TASKS
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import seen_mark
 from workflows.models import Workflow
+from workflows.planning.planner import known_tools
 
 from . import plan_edits
 from .editor_inputs import with_posted_inputs
@@ -348,7 +348,7 @@ def _with_condition(draft: EditorDraft, source: str, select: str) -> EditorDraft
 
 
 def _with_tool(draft: EditorDraft, kind: str, name: str) -> EditorDraft:
-    tool = tools_by_name([name]).get(name)
+    tool = known_tools([name]).get(name)
     if tool is None or not tool.enabled:
         message = _("there is no tool %(name)r that can be added") % {"name": name}
         return draft.with_problem(Problem("plan.tasks", "unknown_tool", message))

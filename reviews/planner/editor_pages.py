@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from graphrag.catalogue.selectors import tools as all_tools
-from graphrag.catalogue.selectors import tools_by_name
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
 from graphrag.planning.plans import InvalidPlan, dependencies, layers
@@ -27,6 +26,7 @@ from workflows.engine.permissions import NAMED
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import WorkflowChanged
 from workflows.models import Execution, Workflow
+from workflows.planning.planner import known_tools
 from workflows.remote.services import configured_runners
 from workflows.tools import registry
 
@@ -290,7 +290,7 @@ def _task_form(
         return None
     task = draft.tasks[at]
     ids = [str(each.get("id", "")) for each in draft.tasks]
-    about = tools_by_name([str(task.get("tool") or f"capability.{task.get('capability')}")])
+    about = known_tools([str(task.get("tool") or f"capability.{task.get('capability')}")])
     form = {
         **task_context(at, task, ids, schemas.get(at), about),
         "is_code": task.get("type") == "code_execution",

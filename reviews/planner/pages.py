@@ -15,7 +15,6 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from graphrag.catalogue.selectors import tools as all_tools
-from graphrag.catalogue.selectors import tools_by_name
 from graphrag.graph.neighbours import LearnedFrom, learned_from, neighbourhood
 from graphrag.models import Tool
 from graphrag.planning.plans import depends_on
@@ -56,7 +55,7 @@ from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
 from workflows.executions.definitions import WorkflowChanged, seen_mark
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Execution, ExecutionEvent, McpServer, Workflow
-from workflows.planning.planner import predict_next
+from workflows.planning.planner import known_tools, predict_next
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -178,7 +177,7 @@ def _nearest(draft: Draft) -> list[dict[str, Any]]:
     """Return similar tools that are not in the plan, with their descriptions."""
     used = {str(task.get("tool")) for task in draft.tasks}
     names = [name for name in draft.similar if name not in used][:_NEAREST]
-    known = tools_by_name(names)
+    known = known_tools(names)
     return [
         {
             "name": name,
@@ -208,7 +207,7 @@ def _next(draft: Draft) -> list[dict[str, Any]]:
 def _tasks(user: User, draft: Draft, checked: tuple[Problem, ...]) -> list[dict[str, Any]]:
     schemas, tasks = schemas_of(draft.plan), draft.tasks[:_MAX_WITH_FIELDS]
     ids = [str(task.get("id", "")) for task in draft.tasks]
-    about = tools_by_name(str(task.get("tool")) for task in tasks)
+    about = known_tools(str(task.get("tool")) for task in tasks)
     memory = memory_of_tools(user, about)
     return [
         {

@@ -6,12 +6,11 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from graphrag.catalogue.selectors import tools_by_name
 from graphrag.catalogue.tool_record import ToolRecord
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.plan_validation import Problem
 from workflows.permissions import capabilities
-from workflows.planning.planner import MAX_INTENT, suggest
+from workflows.planning.planner import MAX_INTENT, known_tools, suggest
 
 from .fields import asked_inputs, posted_plan, read_value
 from .plan_edits import EditRefused, add_task, remove_task
@@ -56,7 +55,7 @@ class Draft:
 def schemas_of(plan: dict[str, Any]) -> dict[int, Any]:
     """Return the input schema of each task by index; unknown tools have none."""
     tasks = [task for task in plan.get("tasks", ()) if isinstance(task, dict)]
-    tools = tools_by_name(str(task.get("tool")) for task in tasks if task.get("type") == "tool")
+    tools = known_tools(str(task.get("tool")) for task in tasks if task.get("type") == "tool")
     stored = capabilities.load(
         [str(task.get("capability")) for task in tasks if task.get("type") == "capability"]
     )
@@ -249,7 +248,7 @@ def removed(draft: Draft, at: int) -> Draft:
 
 def added(draft: Draft, name: str) -> Draft:
     """Return the draft with another task that calls this tool."""
-    tool = tools_by_name([name]).get(name)
+    tool = known_tools([name]).get(name)
     if tool is None or not tool.enabled:
         problem = Problem("add_tool", "unknown_tool", f"there is no tool {name!r} to be added")
         return replace(draft, problems=(*draft.problems, problem))

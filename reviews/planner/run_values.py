@@ -15,7 +15,6 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from graphrag.catalogue.selectors import tools_by_name
 from reviews.audit.reveals import task_views
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import is_marked, masked
@@ -29,6 +28,7 @@ from workflows.executions.access import visible_to
 from workflows.executions.selectors import tasks_of
 from workflows.models import Execution, TaskAttempt
 from workflows.permissions import capabilities
+from workflows.planning.planner import known_tools
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -205,7 +205,7 @@ def described_output(task: Mapping[str, Any]) -> tuple[Value, ...]:
     """Return the tree of the output schema of a task's tool or capability; empty without one."""
     name = str(task.get("tool") or task.get("capability") or "")
     known: Any = (
-        tools_by_name([name]).get(name)
+        known_tools([name]).get(name)
         if task.get("type") == "tool"
         else capabilities.load([name]).get(name)
     )

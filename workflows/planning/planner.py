@@ -57,6 +57,7 @@ __all__ = [
     "MAX_INTENT",
     "CataloguePlanner",
     "SuggestedPlan",
+    "known_tools",
     "next_tools",
     "predict_next",
     "predicted_plan",

@@ -6,10 +6,10 @@ from django.test import Client
 from django.urls import reverse
 
 from graphrag.catalogue import ingest
-from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool, ToolDependency
 from tests.support.learning import learn
+from workflows.planning.planner import known_tools
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_change_in_the_admin_survives_a_sync(
     url = page("tool_change", tool("files.read_file").pk)
     assert admin.post(url, {"permission_set": "filesystem"}).status_code == 302
     ingest.upsert_tools(files_catalogue, server="files", prune=True)
-    found = catalogue_selectors.tools_by_name(["files.read_file"])["files.read_file"]
+    found = known_tools(["files.read_file"])["files.read_file"]
     assert (found.enabled, found.permission_set) == (False, "filesystem")
     assert tool("files.read_file").permission_set_by_hand
 

@@ -13,6 +13,7 @@ from graphrag.planning import replanning
 from graphrag.planning import services as planning_services
 from graphrag.retrieval import search
 from tests.integration.graphrag.conftest import make_tool
+from workflows.planning.planner import known_tools
 
 pytestmark = pytest.mark.django_db
 READ = "files.read_file"
@@ -67,7 +68,7 @@ def test_the_tool_cache_returns_the_rows_of_the_catalogue(
 ) -> None:
     shelf, names = ToolCache(), [tool.name for tool in files_catalogue]
     for _ in range(2):
-        assert shelf.by_name([*names, "nobody.there"]) == catalogue_selectors.tools_by_name(names)
+        assert shelf.by_name([*names, "nobody.there"]) == known_tools(names)
     keys = list(catalogue_selectors.tools().values_list("pk", flat=True))
     with CaptureQueriesContext(connection) as asked:
         assert {record.name for record in shelf.by_id([*keys]).values()} == set(names)

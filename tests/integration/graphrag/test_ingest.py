@@ -8,10 +8,10 @@ import pytest
 
 from graphrag import versioned_cache
 from graphrag.catalogue import ingest
-from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.models import Tool
 from graphrag.retrieval import idf, search
 from tests.integration.graphrag.conftest import make_tool
+from workflows.planning.planner import known_tools
 
 pytestmark = pytest.mark.django_db
 
@@ -50,7 +50,7 @@ def test_stored_records_equal_their_source() -> None:
         open_world=None,
     )
     ingest.upsert_tools([full, FETCH])
-    assert catalogue_selectors.tools_by_name(["git.show", "nobody.there"]) == {"git.show": full}
+    assert known_tools(["git.show", "nobody.there"]) == {"git.show": full}
     assert enabled_names() == ["git.show", "web.fetch"]
 
 
@@ -69,10 +69,10 @@ def test_missing_tools_are_disabled_until_their_server_returns() -> None:
     gone = ingest.upsert_tools([LOG], server="git", prune=True)
     assert gone.disabled == ("git.diff",)
     assert enabled_names() == ["git.log", "web.fetch"]
-    assert not catalogue_selectors.tools_by_name(["git.diff"])["git.diff"].enabled
+    assert not known_tools(["git.diff"])["git.diff"].enabled
     back = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert back.restored == ("git.diff",)
-    assert catalogue_selectors.tools_by_name(["git.diff"])["git.diff"].enabled
+    assert known_tools(["git.diff"])["git.diff"].enabled
     assert ingest.disable_server("git") == ("git.diff", "git.log")
 
 
@@ -82,7 +82,7 @@ def test_admin_choices_survive_every_sync() -> None:
     ingest.set_tool_policy(name="git.diff", permission_set="trusted")
     for specs in (BOTH, [], BOTH):
         ingest.upsert_tools(specs, server="git", prune=True)
-    found = catalogue_selectors.tools_by_name(["git.log", "git.diff"])
+    found = known_tools(["git.log", "git.diff"])
     assert not found["git.log"].enabled
     assert found["git.diff"].enabled
     assert found["git.diff"].permission_set == "trusted"
@@ -92,7 +92,7 @@ def test_admin_choices_survive_every_sync() -> None:
 def test_an_unchosen_permission_set_follows_the_server() -> None:
     ingest.upsert_tools([LOG])
     ingest.upsert_tools([replace(LOG, permission_set="readonly")])
-    assert catalogue_selectors.tools_by_name(["git.log"])["git.log"].permission_set == "readonly"
+    assert known_tools(["git.log"])["git.log"].permission_set == "readonly"
 
 
 def test_a_disabled_tool_is_never_found() -> None:
