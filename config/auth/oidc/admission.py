@@ -18,6 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
+from config.auth.account_names import RESERVED, plain_name
 from workflows.executions.access import STAFF_ROLES
 
 from .conf import options
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-#: Names with a special meaning in places that expect a user name.
-_RESERVED = frozenset({"system", "me"})
 _INVALID_CHARACTERS = re.compile(r"[^\w.@+-]+")
 _MAX_NAME_LENGTH = 140
 _MAX_NAME_ATTEMPTS = 20
@@ -100,10 +99,9 @@ def _names(claims: Mapping[str, Any]) -> Iterator[str]:
     """Yield candidate names: the issuer's name, then the name with numbers."""
     email = str(claims.get("email") or "").partition("@")[0]
     preferred = str(claims.get("preferred_username") or email or claims["sub"])
-    # Compatibility characters look like others: in fullwidth letters, "admin" would be a new name.
-    plain = get_user_model().normalize_username(preferred)
+    plain = plain_name(preferred)
     name = _INVALID_CHARACTERS.sub("-", plain)[:_MAX_NAME_LENGTH].strip("-") or "user"
-    if name.lower() not in _RESERVED:
+    if name.lower() not in RESERVED:
         yield name
     for number in count(2):
         if number > _MAX_NAME_ATTEMPTS:

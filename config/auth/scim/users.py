@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
+from config.auth.account_names import RESERVED, plain_name
 from reviews.components.admin_rights import log
 from reviews.models import ProvisionedUser
 from reviews.people.rights import check_may_manage
@@ -36,8 +37,6 @@ FILTERS: Final = {
     "id": "pk",
     "emails.value": "email__iexact",
 }
-#: Names with a special meaning in places that expect a user name.
-_RESERVED: Final = frozenset({"system", "me"})
 _NAME_LENGTH: Final = 150
 #: Names of fields in the log, as the admin writes them.
 _LABELS: Final = {"first_name": "First name", "last_name": "Last name", "email": "Email address"}
@@ -178,10 +177,9 @@ def _checked_name(name: str | None) -> str:
     model = get_user_model()
     if not name:
         raise invalid("userName is required.")
-    if name.lower() in _RESERVED:
+    if name.lower() in RESERVED:
         raise invalid(f"userName: {name} is a reserved name.")
-    # Compatibility characters look like others: in fullwidth letters, "admin" would be a new name.
-    if (plain := model.normalize_username(name)) != name:
+    if (plain := plain_name(name)) != name:
         raise invalid(f"userName must be written as {plain}.")
     try:
         model.username_validator(name)
