@@ -7,15 +7,18 @@ their columns: `?payload__password__startswith=a` would tell what a masked value
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
 from django.core.exceptions import BadRequest, ValidationError
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponseRedirect
+from django.utils.translation import gettext as _
 
 #: Parameters of a list that are no lookups.
 _PARAMETERS = frozenset((*IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG))
@@ -24,32 +27,54 @@ _DATE_PARTS = ("__year", "__month", "__day")
 _OPERATORS = (
     "", "__exact", "__id__exact", "__isnull", "__gte", "__gt", "__lte", "__lt", *_DATE_PARTS
 )  # fmt: skip
+#: A parameter that a filter may have had in an earlier version, to which links may still lead.
+_FILTER = re.compile(rf"(?:(?!__)\w)+(?:{'|'.join(_OPERATORS)})")
+#: Characters of the names of such parameters in a message.
+_MAX_NAMES = 200
 
 
 def check_request(
     request: HttpRequest, view: Callable[..., Any], kwargs: Mapping[str, Any]
-) -> None:
-    """Raise Http404 for an impossible address; BadRequest for a parameter or selection."""
+) -> HttpResponseRedirect | None:
+    """Return None, or a redirect to a list without the filters that it does not have (any more).
+
+    Raises Http404 for an impossible address; BadRequest for a parameter or selection.
+    """
     if any("\0" in str(value) for value in kwargs.values()):
         raise Http404
     if any("\0" in text for name, values in request.GET.lists() for text in (name, *values)):
         raise BadRequest("The query string has a NUL character.")
     model_admin = getattr(view, "__self__", None)
-    if isinstance(model_admin, ModelAdmin) and view == model_admin.changelist_view:
-        _check_lookups(request, model_admin)
-        _check_selection(request, model_admin)
+    if not (isinstance(model_admin, ModelAdmin) and view == model_admin.changelist_view):
+        return None
+    _check_selection(request, model_admin)
+    unknown = _unknown_lookups(request, model_admin)
+    if not unknown:
+        return None
+    if request.method == "POST" or not all(map(_FILTER.fullmatch, unknown)):
+        raise DisallowedModelAdminLookup(f"{', '.join(unknown)}: no filter of this list.")
+    return _without(request, unknown)
 
 
-def _check_lookups(request: HttpRequest, model_admin: ModelAdmin[Any]) -> None:
-    """Take the lookups of the list's filters, its dates and its `linked_lookups` only."""
+def _unknown_lookups(request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[str]:
+    """Return all lookups but those of the list's filters, its dates and its `linked_lookups`."""
     names = set(_filter_names(request, model_admin))
-    for lookup, values in request.GET.lists():
-        if lookup in _PARAMETERS:
-            continue
-        if not any(lookup == f"{name}{operator}" for name in names for operator in _OPERATORS):
-            raise DisallowedModelAdminLookup(f"{lookup} is no filter of this list.")
+    known = {f"{name}{operator}" for name in names for operator in _OPERATORS} | _PARAMETERS
+    for lookup in known & set(request.GET):
+        values = request.GET.getlist(lookup)
         if lookup.endswith(_DATE_PARTS) and not all(map(_is_date_part, values)):
             raise DisallowedModelAdminLookup(f"{lookup} is not a number of a date.")
+    return [lookup for lookup in request.GET if lookup not in known]
+
+
+def _without(request: HttpRequest, unknown: list[str]) -> HttpResponseRedirect:
+    """Redirect to the list without these parameters, and say so."""
+    query = request.GET.copy()
+    for lookup in unknown:
+        del query[lookup]
+    text = _("Left out, because this list has no such filter: %(names)s.")
+    messages.warning(request, text % {"names": ", ".join(unknown)[:_MAX_NAMES]})
+    return HttpResponseRedirect(f"{request.path}?{query.urlencode()}".rstrip("?"))
 
 
 def _filter_names(request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[str]:
