@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
+from workflows.engine.task_errors import attempt_reason
 from workflows.models import Capability, Grant
 from workflows.permissions.grants import IN_FORCE, SPENT
 from workflows.planning.planner import sync_capabilities
@@ -72,6 +73,21 @@ class GrantStatusFilter(StatusFilter):
     }
 
 
+class OperationFilter(StatusFilter):
+    """By what the permission is for."""
+
+    title = gettext_lazy("operation")
+    parameter_name = "operation"
+    choices_by_key = {
+        "net": (gettext_lazy("Connect to a server"), Q(operation="net")),
+        "read": (gettext_lazy("Read files"), Q(operation="read")),
+        "write": (gettext_lazy("Write files"), Q(operation="write")),
+        "env": (gettext_lazy("Read environment variables"), Q(operation="env")),
+        "run": (gettext_lazy("Start programs"), Q(operation="run")),
+        "approve": (gettext_lazy("Approve later actions"), Q(operation="approve")),
+    }
+
+
 @admin.register(Grant)
 class GrantAdmin(ReadOnly):
     """Grants; a separate page revokes them."""
@@ -81,19 +97,28 @@ class GrantAdmin(ReadOnly):
         "somebody approves a permission request."
     )
     list_display = (
-        "operation", "resource", "scope", "execution", "task_id", "granted_by", "granted_at",
-        "expires_at", "uses", "revoked_at", "revoked_by",
+        "allowed", "scope", "execution", "task_id", "granted_by", "granted_at", "expires_at",
+        "uses", "revoked_at", "revoked_by",
     )  # fmt: skip
-    list_filter = ("scope", "operation", GrantStatusFilter)
+    list_filter = ("scope", OperationFilter, GrantStatusFilter)
     list_select_related = ("execution",)
     # Not by reason: a search would find the secrets that are masked in it.
     search_fields = ("resource", "task_id", "granted_by")
-    exclude = ("why",)
-    readonly_fields = ("reason",)
+    fields = (
+        "allowed", "scope", "execution", "hold", "task_id", "workflow", "capability", "subject",
+        "permissions", "arguments", "granted_by", "reason", "granted_at", "expires_at", "uses",
+        "last_used_at", "revoked_at", "revoked_by",
+    )  # fmt: skip
+    readonly_fields = ("allowed", "reason")
 
     def view_on_site(self, obj: Grant) -> str:
         """The review that granted it, on the desk."""
         return reverse("reviews:decision", args=(obj.execution_id, obj.hold_id))
+
+    @admin.display(description="permission", ordering="resource")
+    def allowed(self, grant: Grant) -> str:
+        """`connect to api.example:443`, as on the desk."""
+        return attempt_reason(grant.operation, grant.resource).text
 
     @admin.display(description="why")
     def reason(self, grant: Grant) -> str:

@@ -33,6 +33,12 @@ def test_grants_are_read_only(desk: Desk, web: Server) -> None:
     desk.approve(desk.run(fetch("one", web)))
     client, grant = admin_client(desk), Grant.objects.get()
     listed = client.get("/admin/workflows/grant/").content.decode()
-    assert grant.resource in listed
+    assert f"connect to {grant.resource}" in listed
+    assert "Connect to a server" in listed
+    page = client.get(f"/admin/workflows/grant/{grant.pk}/change/").content.decode()
+    assert f"connect to {grant.resource}" in page
+    for operation, rows in (("net", 1), ("read", 0)):
+        chosen = client.get(f"/admin/workflows/grant/?operation={operation}")
+        assert chosen.context["cl"].result_count == rows, operation
     assert client.get("/admin/workflows/grant/add/").status_code == 403
     assert client.post(f"/admin/workflows/grant/{grant.pk}/delete/").status_code == 403
