@@ -46,13 +46,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return unavailable(request)
     if is_concurrent_change(sys.exception()):
         return conflict(request)
+    request_id = structlog.contextvars.get_contextvars().get("request_id", "")
     if request.path.startswith(ROOTS):
-        request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         detail = "Internal error. The log contains the details under this request id."
         return plain_problem(
             status=500, code="internal_error", detail=detail, request_id=request_id
         )
-    return defaults.server_error(request)
+    return HttpResponse(render_to_string("500.html", {"request_id": request_id}), status=500)
 
 
 def conflict(request: HttpRequest) -> HttpResponse:

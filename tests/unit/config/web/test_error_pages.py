@@ -2,7 +2,9 @@
 
 import psycopg
 import pytest
+import structlog
 from django.db import IntegrityError
+from django.template.loader import render_to_string
 from django.test import RequestFactory
 
 from config.web.error_pages import server_error
@@ -21,9 +23,16 @@ from config.web.error_pages import server_error
 def test_a_concurrent_change_is_a_conflict(
     cause: type[psycopg.Error], status: int, path: str, rf: RequestFactory
 ) -> None:
-    try:
-        raise IntegrityError from cause()
-    except IntegrityError:
-        response = server_error(rf.post(path))
+    with structlog.contextvars.bound_contextvars(request_id="7f3a"):
+        try:
+            raise IntegrityError from cause()
+        except IntegrityError:
+            response = server_error(rf.post(path))
     assert response.status_code == status
+    assert (b"7f3a" in response.content) == (status == 500)
     assert (b"at the same time" in response.content) == (status == 409)
+
+
+@pytest.mark.parametrize("name", ["400", "409", "413", "500", "503"])
+def test_pages_without_a_request_have_the_chosen_colours(name: str) -> None:
+    assert 'src="/static/reviews/js/theme.js"' in render_to_string(f"{name}.html")
