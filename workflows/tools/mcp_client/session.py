@@ -193,14 +193,14 @@ class McpSession:
     def _on_unreadable(self, error: Exception) -> None:
         """End the session if the line may be the answer to a call, so that no call waits for it.
 
-        Over HTTP the SDK itself fails the call whose answer it cannot read. A server that writes
-        other text when it starts, or between calls, is tolerated.
+        Over HTTP the SDK itself fails the call whose answer it cannot read. Many servers log to
+        their standard output: such lines are tolerated.
         """
-        if self.spec.transport != "stdio" or _is_blank(error):
+        if self.spec.transport != "stdio":
             return
         if not self._ready.done():
             self.unreadable = True
-        elif self._users and not self.gone:
+        elif self._users and not self.gone and _names_json_rpc(error):
             self.unreadable = True
             self._scope.cancel()
 
@@ -216,10 +216,12 @@ def _log_failure(future: asyncio.Future[None]) -> None:
         logger.error("the hook for changed tool lists failed", exc_info=error)
 
 
-def _is_blank(error: Exception) -> bool:
-    """Whether the line that could not be parsed is empty."""
-    line = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
-    return isinstance(line, str) and not line.strip()
+def _names_json_rpc(error: Exception) -> bool:
+    """Whether the line that could not be parsed has, or begins, an object with `jsonrpc`."""
+    if not isinstance(error, ValidationError):
+        return False
+    inputs = [each["input"] for each in error.errors()]
+    return any(isinstance(each, str | dict) and "jsonrpc" in each for each in inputs)
 
 
 def _first(error: Exception) -> Exception:

@@ -1,6 +1,6 @@
 """A stdio server whose tool answers with a line that is not JSON-RPC, once `calls` have begun.
 
-It also writes such lines, which no call waits for, when it starts and after the answer to `list`.
+It also logs to its standard output: when it starts, after the answer to `list`, and in calls.
 """
 
 import json
@@ -47,6 +47,7 @@ def main() -> None:
         elif request["method"] == "tools/call":
             waiting += 1
             say("")
+            say('{"event": "A call has begun"}')
             if waiting == request["params"]["arguments"]["calls"]:
                 say(f'{{"jsonrpc": "2.0", "id": {request["id"]}, "result": {{"content": [')
         elif "id" in request:

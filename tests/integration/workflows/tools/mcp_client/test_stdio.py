@@ -160,7 +160,7 @@ def test_a_line_that_is_not_json_rpc_fails_all_calls_at_once(
 
     for round_ in range(2):
         caplog.clear()
-        # The server writes other lines when it starts and after its list, for which no call waits.
+        # The server also logs to its standard output, at its start, after its list and in calls.
         assert len(background_loop.run(pool().list_tools(garbled), 30)) == 1
         until(lambda: "The list was read" in caplog.text, "the line after the list is logged")
         failures = background_loop.run(together(), 30)
