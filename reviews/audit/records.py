@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.fernet import Fernet
 from django.contrib.postgres.search import SearchVector
-from django.db import connection
 from django.db.models import Value
 
 from reviews.components.json_diffs import diff
 from reviews.models import HumanReviewRecord, RecordWords, SealedPayload
 from workflows.common.secret_encryption import decrypt, encrypt
+from workflows.journal.prepared_statements import insert, query
 from workflows.models import Hold
 
 from .chain import GENESIS, digests, record_hash, record_text
@@ -88,7 +88,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     record.canonical = record_text(record_content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
     record.signature = sign("record", record.hash)
-    record.save(force_insert=True)
+    insert(record)
     _index_comment(record)
     return record
 
@@ -120,14 +120,19 @@ class _Head:
     key: str
 
 
+#: A statement of its own, so that the snapshot of the next one is newer than the lock.
+_LOCK = "SELECT pg_advisory_xact_lock(%(lock)s)"
 #: The first record of a run stores the key of its payloads.
-_LOCK_AND_LOOK = """
-SELECT pg_advisory_xact_lock(%(lock)s);
-INSERT INTO reviews_payloadkey (execution_id, key)
-SELECT %(run)s, %(key)s
- WHERE NOT EXISTS (SELECT FROM reviews_payloadkey WHERE execution_id = %(run)s);
+_LOOK = """
+WITH first AS (
+    INSERT INTO reviews_payloadkey (execution_id, key)
+    SELECT %(run)s, %(key)s
+     WHERE NOT EXISTS (SELECT FROM reviews_payloadkey WHERE execution_id = %(run)s)
+    RETURNING key
+)
 SELECT clock_timestamp(), hash, canonical::json ->> 'sequence',
-       (SELECT key FROM reviews_payloadkey WHERE execution_id = %(run)s)
+       coalesce((SELECT key FROM first),
+                (SELECT key FROM reviews_payloadkey WHERE execution_id = %(run)s))
   FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
        SELECT hash, canonical FROM reviews_humanreviewrecord
         ORDER BY id DESC LIMIT 1) AS newest ON true
@@ -137,12 +142,8 @@ SELECT clock_timestamp(), hash, canonical::json ->> 'sequence',
 def _head(execution_id: int) -> _Head:
     """Lock the chain until the transaction ends and return its end."""
     new_key = encrypt(Fernet.generate_key().decode("ascii"))
-    with connection.cursor() as cursor:
-        # One message, but each statement's snapshot is newer than the lock.
-        cursor.execute(_LOCK_AND_LOOK, {"lock": CHAIN_LOCK, "run": execution_id, "key": new_key})
-        cursor.nextset()
-        cursor.nextset()
-        moment, newest, sequence, key = cursor.fetchone()
+    query(_LOCK, {"lock": CHAIN_LOCK})
+    [(moment, newest, sequence, key)] = query(_LOOK, {"run": execution_id, "key": new_key})
     return _Head(newest or GENESIS, int(sequence or 0), moment, decrypt(key))
 
 

@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from reviews import conf
 from reviews.audit.denied_attempts import denied_attempts_recorded
 from reviews.audit.records import DecisionEntry, write_record
-from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
+from reviews.models import ANSWERS, Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
 from workflows.approvals.standing_answers import terms_errors
@@ -39,7 +39,7 @@ from workflows.engine.standing_terms import StandingTerms
 from workflows.engine.state import GrantScope
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
+from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of, query
 from workflows.models import Execution, Hold
 from workflows.permissions import step_up
 
@@ -370,7 +370,7 @@ def _recorded(
     record = write_record(hold, verdict)
     complete = verdict.decision != Decision.APPROVE or len(hold.approvals) + 1 >= hold.quorum
     if complete:
-        ReviewClaim.objects.filter(hold=hold).delete()
+        _end_claim(hold)
     return DecisionResult(
         record=record,
         hold_id=hold.id,
@@ -382,6 +382,10 @@ def _recorded(
         complete=complete,
         warnings=edit.warnings if edit else (),
     )
+
+
+def _end_claim(hold: Hold) -> None:
+    query("DELETE FROM reviews_reviewclaim WHERE hold_id = %(hold)s", {"hold": hold.id})
 
 
 def submit_now(
@@ -574,7 +578,7 @@ def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
     """
     if hold.decider != "human":
         return None
-    ReviewClaim.objects.filter(hold=hold).delete()
+    _end_claim(hold)
     approves = hold.on_timeout == "approve"
     verdict = DecisionEntry(
         decision=Decision.APPROVE if approves else Decision.REJECT,

@@ -76,17 +76,23 @@ def load_revision(execution_id: int, number: int) -> Revision:
     )
 
 
+# Keyed by the stored text; bounded by 64; never stale, because the value depends on the text only.
+@lru_cache(maxsize=64)
+def _load_policy(text: str) -> Policy:
+    return Policy.model_validate_json(text)
+
+
 class JournalRun:
     """One execution, opened for writing.  `fence` is None for a command at rest."""
 
     def __init__(self, execution_id: str, row: Sequence[Any], *, fence: int | None) -> None:
         version, revision = row[:2]
         # Django's connections return jsonb as text.
-        state, inputs, context, policy = (json.loads(text) for text in row[2:6])
+        state, inputs, context = (json.loads(text) for text in row[2:5])
         self.execution_id = execution_id
         self.state: ExecutionState = load_state({**state, "version": version})
         self.revision = load_revision(int(execution_id), revision)
-        self.policy = Policy.model_validate(policy)
+        self.policy = _load_policy(row[5])
         self.inputs: Mapping[str, Any] = inputs
         self.context: dict[str, Any] = context
         self.queued = int(row[7])
