@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from reviews.models import ANSWERS, Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
 from workflows.approvals.standing_answers import terms_errors
+from workflows.common.db_expressions import AnyOf
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import (
     MAX_UNDO_SECONDS,
@@ -40,7 +41,7 @@ from workflows.engine.state import GrantScope
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of, query
-from workflows.models import Execution, Hold
+from workflows.models import Execution, Hold, Workflow
 from workflows.permissions import step_up
 
 from .conflicts import Conflict, conflict
@@ -496,11 +497,9 @@ def _read_hold(hold_id: str) -> Hold | None:
     rows = _hold_query().rows({_PLACE: hold_id})
     if not rows:
         return None
-    columns = column_names(Hold)
-    hold = instance_of(Hold, columns, rows[0][: len(columns)])
-    hold.execution = instance_of(
-        Execution, column_names(Execution, without=_LARGE), rows[0][len(columns) :]
-    )
+    hold_columns, run_columns = column_names(Hold), column_names(Execution, without=_LARGE)
+    hold = instance_of(Hold, hold_columns, rows[0][: len(hold_columns)])
+    hold.execution = instance_of(Execution, run_columns, rows[0][len(hold_columns) :])
     return hold
 
 
@@ -523,14 +522,34 @@ def visible_hold(user: User, hold_id: str) -> Hold:
 
 def visible_holds(user: User, *hold_ids: str) -> list[Hold]:
     """Return `visible_hold` of each id, in one query."""
-    holds = Hold.objects.select_related("execution__workflow").filter(
-        pk__in=hold_ids, execution__in=visible_to(user)
-    )
-    found = {hold.pk: hold for hold in holds}
+    holds = map(_with_execution, _holds_query().rows({(_PLACE,): list(hold_ids)}))
+    found = {hold.pk: hold for hold in holds if can_see(user, hold.execution, hold.groups)}
     try:
         return [found[each] for each in hold_ids]
     except KeyError:
         raise HoldNotFound from None
+
+
+def _with_execution(row: Sequence[Any]) -> Hold:
+    """Return the hold of a row of `_holds_query`, with execution and workflow."""
+    hold_columns, run_columns = column_names(Hold), column_names(Execution)
+    run_start, workflow_start = len(hold_columns), len(hold_columns) + len(run_columns)
+    hold = instance_of(Hold, hold_columns, row[:run_start])
+    run = instance_of(Execution, run_columns, row[run_start:workflow_start])
+    if run.workflow_id is not None:
+        run.workflow = instance_of(Workflow, column_names(Workflow), row[workflow_start:])
+    hold.execution = run
+    return hold
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _holds_query() -> BuiltQuery:
+    """Return the query of holds with their execution and workflow, by a list of `_PLACE`."""
+    of_execution = (f"execution__{name}" for name in column_names(Execution))
+    of_workflow = (f"execution__workflow__{name}" for name in column_names(Workflow))
+    rows = Hold.objects.filter(AnyOf("pk", [_PLACE])).order_by()
+    return BuiltQuery.of(rows.values_list(*column_names(Hold), *of_execution, *of_workflow))
 
 
 def hold_of_node(user: User, execution_id: int, node_id: str) -> str:

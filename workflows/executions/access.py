@@ -64,9 +64,7 @@ def _as_roles(user: Any, names: frozenset[str]) -> frozenset[str]:
 def groups_of(user: Any) -> frozenset[str]:
     """Return the names of the user's groups, from `annotate_groups` if it was used."""
     cached = getattr(user, "group_names_read", None)
-    if cached is not None:
-        return frozenset(cached)
-    return frozenset(user.groups.values_list("name", flat=True))
+    return _memberships(user)[0] if cached is None else frozenset(cached)
 
 
 def annotate_groups(users: QuerySet[Any]) -> QuerySet[Any]:
@@ -301,7 +299,7 @@ def can_see(user: Any, execution: Execution, addressed: Collection[str]) -> bool
 
     Equivalent to `visible_to(user)` with a query only if the roles do not answer it.
     """
-    if execution.erased_at is not None:
+    if not user.is_authenticated or execution.erased_at is not None:
         return False
     only = allowed_workflow_ids(user)
     if only is not None and execution.workflow_id not in only:

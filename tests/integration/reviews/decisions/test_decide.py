@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -16,6 +17,7 @@ from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
+from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.models import HumanReviewRecord, PayloadKey
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.workflows.journal.test_leases import in_thread
@@ -71,6 +73,13 @@ def test_the_records_of_a_run_share_its_key_and_a_decision_needs_few_statements(
         ("one", {"value": "text"}),
         ("two", {"value": "text"}),
     ]
+
+
+def test_a_visitor_sees_no_review_of_a_run_that_nobody_started(start: Start) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE), actor=None))
+    assert hold.execution.created_by is None
+    with pytest.raises(HoldNotFound):
+        visible_hold(cast("User", AnonymousUser()), hold.pk)
 
 
 def test_a_decision_survives_a_migration(start: Start, reviewer: User) -> None:
