@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any, Final
 
 from django.core.exceptions import EmptyResultSet
-from django.db import connection
 from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
+
+from workflows.journal.prepared_statements import BuiltQuery
 
 #: Rows are counted up to this number; pages show `1,000+` beyond it.
 COUNTED: Final = 1_000
@@ -57,11 +58,11 @@ def count_up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
     return rows[: most + 1].count()
 
 
-def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> dict[str, int]:
-    """Apply `count_up_to` to several lists of narrow rows in one statement."""
+def each_up_to(lists: Iterable[QuerySet[Any, Any]], most: int = COUNTED) -> BuiltQuery:
+    """Return the statement that applies `count_up_to` to several lists of narrow rows."""
     parts: list[str] = []
     values: list[Any] = []
-    for rows in lists.values():
+    for rows in lists:
         try:
             sql, given = rows[: most + 1].query.sql_with_params()
         except EmptyResultSet:
@@ -69,9 +70,7 @@ def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> 
             continue
         parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")  # noqa: S608 - Django made it
         values.extend(given)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(parts)}", values)
-        return dict(zip(lists, cursor.fetchone(), strict=True))
+    return BuiltQuery(f"SELECT {', '.join(parts)}", tuple(values))
 
 
 def at_least(number: int, most: int = COUNTED) -> str:

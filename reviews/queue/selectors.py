@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.auth import get_user_model
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -15,6 +16,7 @@ from reviews.decisions.rights import deciding_groups, group_names, shaped_by, sh
 from reviews.models import ReviewClaim
 from workflows.common.db_expressions import AnyOf
 from workflows.executions import access
+from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold, Waiting
 
 from .filters import QueueFilters, apply_filters, apply_order
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 TABS = ("me", "groups", "claimed", "open", "decided")
 #: Tabs of holds that the user's groups decide.
 ADDRESSED = ("me", "groups")
+#: Tabs that show the number of their rows.
+COUNTED_TABS = ("me", "groups", "claimed", "open")
 
 #: Up to this many holds of a group are looked up by index; with more, an ordered scan soon
 #: finds a page of them.
@@ -161,22 +165,63 @@ def decided(user: User) -> QuerySet[Hold]:
     return access.filter_visible(rows, user)
 
 
-def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Number of rows per tab except `decided`, limited as in `count_up_to`; one statement."""
-    rows = pending(viewer.user).values("pk")
-    return each_up_to(
-        {
-            "me": viewer.counted("me"),
-            "groups": viewer.counted("groups"),
-            "claimed": rows.filter(viewer.tab("claimed")),
-            "open": rows,
-        }
-    )
+def tab_counts(viewer: Viewer, tabs: tuple[str, ...] = COUNTED_TABS) -> dict[str, int]:
+    """Number of rows per tab, limited as in `count_up_to`; one statement."""
+    groups, members = viewer.deciding, access.audience_members(viewer.user)
+    if access.allowed_workflow_ids(viewer.user) is None:
+        query = _counts_query(tabs, len(groups), None if members is None else len(members))
+    else:
+        query = _counts_of(viewer, pending(viewer.user), tabs)
+    (counts,) = query.rows(_values(viewer.user.pk, viewer.name, groups, members or ()))
+    return dict(zip(tabs, counts, strict=True))
+
+
+#: Where the values of a viewer go in `_counts_query`; no row has them.
+_USER, _NAME, _GROUP, _MEMBER = -1, "the name", "group %s", "member %s"
+
+
+def _values(
+    pk: int, name: str, groups: Sequence[str], members: Sequence[str]
+) -> dict[Hashable, Any]:
+    return {
+        _USER: pk,
+        _NAME: name,
+        (_NAME,): [name],
+        **{_GROUP % number: group for number, group in enumerate(groups)},
+        tuple(_GROUP % number for number in range(len(groups))): list(groups),
+        **{_MEMBER % number: member for number, member in enumerate(members)},
+    }
+
+
+# Keyed by the tabs and the numbers of groups and members, which the SQL depends on; 64 entries.
+@lru_cache(maxsize=64)
+def _counts_query(tabs: tuple[str, ...], groups: int, members: int | None) -> BuiltQuery:
+    """Return the query of `tab_counts`; a viewer who sees every execution has no members."""
+    viewer = Viewer(get_user_model()(pk=_USER, username=_NAME))
+    viewer.deciding = [_GROUP % number for number in range(groups)]
+    rows, names = _open(), [_MEMBER % number for number in range(members or 0)]
+    if members is not None:
+        # Deciders of a hold may see its run: for most holds, nothing else is read.
+        visible = access.is_addressed_to(names, execution="execution_id")
+        rows = rows.filter(Q(groups__overlap=viewer.deciding) | Q(visible))
+    query = _counts_of(viewer, rows, tabs)
+    return query.with_constants(_values(_USER, _NAME, viewer.deciding, names))
+
+
+def _counts_of(viewer: Viewer, rows: QuerySet[Hold], tabs: tuple[str, ...]) -> BuiltQuery:
+    """Return the query that counts the tabs; `rows` are the open holds that the viewer may see."""
+    lists = {
+        "me": viewer.counted("me"),
+        "groups": viewer.counted("groups"),
+        "claimed": rows.filter(viewer.tab("claimed")).values("pk"),
+        "open": rows.values("pk"),
+    }
+    return each_up_to(lists[tab] for tab in tabs)
 
 
 def waiting_count(user: User) -> int:
     """Number of holds the user can decide, limited as in `count_up_to`."""
-    return count_up_to(Viewer(user).counted("me"))
+    return tab_counts(Viewer(user), ("me",))["me"]
 
 
 def queue(

@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Model, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from workflows.common.db_expressions import AnyOf
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
@@ -173,7 +173,7 @@ def with_erased(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
         return Execution.objects.none()
     only = allowed_workflow_ids(user)
     rows = Execution.objects.all() if only is None else Execution.objects.filter(workflow__in=only)
-    members = _members_of(user)
+    members = audience_members(user)
     return rows if members is None else rows.filter(pk__in=_addressed_to(members))
 
 
@@ -185,8 +185,13 @@ def filter_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> Query
     """
     if not user.is_authenticated or allowed_workflow_ids(user) is not None:
         return rows.filter(execution__in=with_erased(user))
-    members = _members_of(user)
+    members = audience_members(user)
     return rows if members is None else rows.filter(execution_id__in=_addressed_to(members))
+
+
+def is_addressed_to(members: list[str], *, execution: str) -> Exists:
+    """Whether one of `members`, see `audience_members`, sees the execution in this column."""
+    return Exists(Audience.objects.filter(execution_id=OuterRef(execution), member__in=members))
 
 
 def visible_to_each(
@@ -210,7 +215,7 @@ def visible_to_each(
     def seen_by(user: Any) -> frozenset[int]:
         if not user.is_authenticated:
             return frozenset()
-        mine, only = _members_of(user), allowed_workflow_ids(user)
+        mine, only = audience_members(user), allowed_workflow_ids(user)
         seen = (
             set(workflow_of) if mine is None else set().union(*(addressed[each] for each in mine))
         )
@@ -228,7 +233,7 @@ def _audiences_query() -> BuiltQuery:
     return BuiltQuery.of(rows.values_list("pk", "workflow_id", ArraySubquery(members)))
 
 
-def _members_of(user: Any) -> list[str] | None:
+def audience_members(user: Any) -> list[str] | None:
     """Return the audience members that stand for a user; None for a user who sees everything."""
     own, delegated = _memberships(user)
     roles = _as_roles(user, own)
