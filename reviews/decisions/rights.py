@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from reviews.models import Decision, HumanReviewRecord
+from workflows.common.db_expressions import AnyOf
 from workflows.engine.permissions import NAMED
 from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
@@ -22,6 +23,10 @@ from workflows.permissions import deny_list, grants
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+#: Where the values go in a `BuiltQuery`; no row has them.
+_RUN, _NAME, _SINCE = -1, "the name", -2
 
 
 class NotAllowed(Exception):
@@ -177,8 +182,8 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     """Map hold ids to `shapers_of` in one query."""
     hold_list = list(holds)
     shapings = defaultdict(list)
-    rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in hold_list})
-    for execution_id, name, since in rows.values_list("execution_id", "name", "since"):
+    runs = list({each.execution_id for each in hold_list})
+    for execution_id, name, since in _shapers_query().rows({(_RUN,): runs}):
         shapings[execution_id].append((name, since))
     return {
         hold.pk: frozenset(
@@ -186,6 +191,14 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
         )
         for hold in hold_list
     }
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _shapers_query() -> BuiltQuery:
+    """Return the query of the people who influenced a list of runs."""
+    rows = Shaper.objects.filter(AnyOf("execution_id", [_RUN]))
+    return BuiltQuery.of(rows.values_list("execution_id", "name", "since"))
 
 
 def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
@@ -236,10 +249,6 @@ def ways_of(user: User, hold: Hold) -> frozenset[str]:
     name, since = user.get_username(), hold.opened_seq
     rows = _ways_query().rows({_RUN: hold.execution_id, _NAME: name, _SINCE: since})
     return frozenset(way for (way,) in rows)
-
-
-#: Where the values go in `_ways_query`; no row has them.
-_RUN, _NAME, _SINCE = -1, "the name", -2
 
 
 # One per process, never invalidated: the SQL depends only on the models.

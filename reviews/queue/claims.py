@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection, transaction
+from django.db.models import OuterRef
 from django.db.models.functions import Now
 
 from reviews import conf
@@ -27,9 +31,11 @@ from reviews.decisions.services import HoldNotFound, Token, check_token, visible
 from reviews.models import ReviewClaim
 from reviews.notifications.claim_notices import claim_assigned
 from reviews.sockets import broadcasts
+from workflows.common.db_expressions import AnyOf
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions.access import may_operate
+from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -123,14 +129,25 @@ def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
 
 def candidates(hold: Hold) -> list[str]:
     """Names of the people who can be assigned the hold, sorted; at most a hundred."""
-    people = get_user_model().objects.filter(is_active=True, groups__name__in=hold.groups)
     barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
-    names = people.exclude(username__in={*hold.approvals, *barred}).order_by("username").distinct()
-    return [
-        person.get_username()
-        for person in names.prefetch_related("groups")[:_MAX_CANDIDATES]
-        if deciding_groups(hold.groups, {group.name for group in person.groups.all()})
-    ]
+    excluded = [*hold.approvals, *barred]
+    people = _members_query().rows({(_GROUP,): list(hold.groups), (_NAME,): excluded})
+    return [name for name, groups in people if deciding_groups(hold.groups, groups)]
+
+
+#: Where the values go in `_members_query`; no row has them.
+_GROUP, _NAME = "the group", "the name"
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _members_query() -> BuiltQuery:
+    """Return the query of the active members of a list of groups, and the groups of each."""
+    people = get_user_model().objects.filter(is_active=True)
+    members = people.filter(AnyOf("groups__name", [_GROUP])).exclude(AnyOf("username", [_NAME]))
+    groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
+    rows = members.distinct().order_by("username")[:_MAX_CANDIDATES]
+    return BuiltQuery.of(rows.values_list("username", ArraySubquery(groups)))
 
 
 def _reserve(
