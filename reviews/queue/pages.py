@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -31,6 +32,7 @@ from workflows.common import keyset
 from workflows.common.redaction import mask_secrets
 from workflows.engine.state import HoldReason
 from workflows.executions.access import may_operate, may_start, visible_to
+from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold, Workflow
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ def _saved(viewer: selectors.Viewer, here: str) -> dict[str, Any]:
             "url": f"{reverse('reviews:queue')}?{view.query}" if view.query else queue_url(),
             "mine": view.owner_id == viewer.user.pk,
             "shared": view.shared,
-            "owner": view.owner.get_username(),
+            "owner": view.owner,
             "here": view.query == here,
         }
         for view in views_for(viewer.user)
@@ -205,9 +207,7 @@ def _saved(viewer: selectors.Viewer, here: str) -> dict[str, Any]:
 
 def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str, Any], ...]:
     """The filter's drop-down lists; each begins with the choice that asks nothing."""
-    workflows = dict(
-        Workflow.objects.filter(enabled=True).order_by("title").values_list("name", "title")
-    )
+    workflows = dict(_workflows_query().rows({}))
     lists = (
         ("workflow", _("Workflow"), _("every workflow"), workflows),
         ("phase", _("When"), _("before and after"), _labels(_PHASE_LABELS, PHASES)),
@@ -225,6 +225,13 @@ def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str,
         }
         for name, label, blank, choices in lists
     )
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _workflows_query() -> BuiltQuery:
+    rows = Workflow.objects.filter(enabled=True).order_by("title")
+    return BuiltQuery.of(rows.values_list("name", "title"))
 
 
 def _labels(labels: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str, str]:

@@ -344,7 +344,7 @@ def test_a_private_view_stays_private_and_names_are_unique(reviewer: User, revie
     for query in ("risk=high", "risk=low"):
         saved_views.save_view(user=reviewer, name="Mine", query=query, shared=False)
     assert SavedView.objects.get().query == "risk=low"
-    assert not saved_views.views_for(reviewer2).exists()
+    assert saved_views.views_for(reviewer2) == []
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 61, "a\nb", "nul\0"])
