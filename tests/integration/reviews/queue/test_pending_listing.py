@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 
 from reviews.queue.claims import claim
 from reviews.queue.filters import QueueFilters
-from reviews.queue.selectors import TABS, Viewer, listing_rows, queue
+from reviews.queue.selectors import COUNTED_TABS, TABS, Viewer, listing_rows, queue, tab_counts
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.support.pages import browser
 from workflows.executions import access
@@ -65,6 +65,25 @@ def test_pages_of_any_size_hold_the_same_rows(
                 ids += [row["hold_id"] for row in page["results"]]
                 url = page["next"]
             assert ids == expected
+
+
+def test_the_tabs_count_the_rows_that_they_list(
+    holds: list[str], start: Start, make_user: MakeUser, reviewer: User, reviewer2: User
+) -> None:
+    start(echo("publish", phase="BEFORE_EXECUTION", groups=["legal"]), actor=reviewer2)
+    people = [
+        *(reviewer, reviewer2, make_user("o'brien 100%", "reviewer", "legal"), make_user("nobody")),
+        *(make_user("root", is_superuser=True), make_user("ann", "integrator", "legal")),
+        *(access.limit_to_workflows(make_user(f"{n}", "reviewer"), only) for n, only in _LIMITS),
+    ]
+    for person in people:
+        counts = tab_counts(Viewer(person))
+        assert counts == {tab: len(listed(person, tab)) for tab in COUNTED_TABS}
+    assert tab_counts(Viewer(reviewer2)) == {"me": 1, "groups": 3, "claimed": 0, "open": 4}
+
+
+#: Names of people, and the workflows that their tokens are limited to.
+_LIMITS: list[tuple[str, list[int]]] = [("of none", []), ("of one", [1])]
 
 
 def test_reviews_that_open_together_are_listed_in_their_order(start: Start, reviewer: User) -> None:

@@ -13,7 +13,7 @@ from workflows.executions.jobs import run_to_rest
 from workflows.journal import sql as sql
 from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
-from workflows.journal.prepared_statements import execute, query
+from workflows.journal.prepared_statements import BuiltQuery, execute, query
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
 
@@ -87,6 +87,13 @@ def test_a_prepared_query_survives_a_migration(transactional_db: None) -> None:
         assert query(statement) == []
     finally:
         execute("DROP TABLE plantest")
+
+
+def test_constants_of_a_built_query_are_quoted(db: None) -> None:
+    statement = "SELECT %s::text, %s::int, %s::text[], '%%'"
+    built = BuiltQuery(statement, ("it's 100%s", -1, ["name"])).with_constants({-1, ("name",)})
+    assert built.parameters == (-1, ["name"])
+    assert built.rows({-1: 7, ("name",): ["a"]}) == [("it's 100%s", 7, ["a"], "%")]
 
 
 # --- a claim that never reached the disk ----------------------------------------------------------
