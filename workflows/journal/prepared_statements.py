@@ -83,7 +83,8 @@ class BuiltQuery:
         The plan that PostgreSQL makes once for all values reads a partial index only then.
         """
         text, *texts = self.sql.split("%s")
-        parts, parameters = [text], []
+        parts = [text]
+        parameters: list[Any] = []
         for parameter, text in zip(self.parameters, texts, strict=True):
             if _place(parameter) in places:
                 parameters.append(parameter)
