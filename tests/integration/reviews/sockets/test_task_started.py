@@ -87,8 +87,8 @@ async def test_a_stream_sends_started_tasks_without_an_id(operator: User) -> Non
     work = at_work(execution)
     blocks = []
     async with asyncio.timeout(30):
-        async for block in found:
-            blocks.append(block.decode())
+        async for part in found:
+            blocks += part.decode().removesuffix("\n\n").split("\n\n")
             if "task_started" in blocks[-1]:
                 await in_thread(abort, execution)
     await work

@@ -125,6 +125,13 @@ async def test_events_are_sent_at_once_and_the_end_closes_the_stream(paused, hea
     assert told[-1]["event"] == "workflow_aborted"
 
 
+async def test_the_events_of_one_read_are_one_part(finished, headers) -> None:
+    parts = [part.decode() async for part in await opened(finished, headers)]
+    assert [part.count("\nid: ") + part.startswith("id: ") for part in parts] == [
+        0, finished.version,
+    ]  # fmt: skip
+
+
 async def test_a_reconnecting_client_gets_the_rest_once(paused, headers) -> None:
     first = blocks(await opened(paused, headers))
     seen = seqs(await take(first, 3))
