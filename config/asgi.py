@@ -60,4 +60,4 @@ if "daphne.server" in sys.modules:
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
     get_resolver().url_patterns  # noqa: B018 - loads all views before the first request
-    gc_freeze.freeze_loaded_objects()
+    gc_freeze.freeze_loaded_objects(gc_freeze.SERVING_THRESHOLD)
