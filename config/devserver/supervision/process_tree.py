@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import psutil
 
@@ -24,12 +24,23 @@ class ProcessTree:
     def __init__(self, leader: int) -> None:
         self._leader = leader
         self._known: dict[int, psutil.Process] = {}
+        self._seen: set[int] = set()
 
     def look(self) -> None:
-        """Record the present descendants; those in other sessions are found only this way."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in psutil.Process(self._leader).children(recursive=True):
-                self._known.setdefault(process.pid, process)
+        """Record the present descendants; those in other sessions are found only this way.
+
+        Only processes that are new since the last call are read: no process becomes a descendant
+        later, and a machine has hundreds.
+        """
+        pids = set(psutil.pids())
+        new = dict(_with_parents(pids - self._seen))
+        self._seen = pids
+        family = {self._leader, *self._known}
+        while found := [each for each, parent in new.items() if parent in family]:
+            for process in found:
+                del new[process]
+                self._known[process.pid] = process
+                family.add(process.pid)
         self._known = {pid: each for pid, each in self._known.items() if is_alive(each)}
 
     def members(self) -> list[psutil.Process]:
@@ -59,6 +70,14 @@ def kill_all(processes: Iterable[psutil.Process]) -> str:
             killed.append(process)
     wait_until(lambda: not any(is_alive(process) for process in killed), GONE_SECONDS)
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items())
+
+
+def _with_parents(pids: Iterable[int]) -> Iterator[tuple[psutil.Process, int]]:
+    """Yield these processes with the ids of their parents."""
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process = psutil.Process(pid)
+            yield process, process.ppid()
 
 
 def _session(pid: int) -> int:

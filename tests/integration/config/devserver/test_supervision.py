@@ -30,6 +30,7 @@ from config.devserver.supervision.preflight_checks import (
     remember,
 )
 from config.devserver.supervision.prepare import answers
+from config.devserver.supervision.process_tree import ProcessTree
 from config.devserver.supervisor import Supervisor
 from config.paths import BASE_DIR
 from workflows.common import restart_backoff
@@ -139,6 +140,18 @@ def test_detached_orphans_of_a_killed_child_are_killed(output: io.StringIO, monk
         assert set(child.pids()) == {child.pid, grandchild.pid}
         os.kill(child.pid, signal.SIGKILL)
         assert wait_until(lambda: (child.keep_alive(), not is_alive(grandchild))[1], 30)
+
+
+def test_a_detached_process_that_starts_later_is_recorded_too() -> None:
+    tree = ProcessTree(os.getpid())
+    tree.look()
+    with subprocess.Popen([sys.executable, "-c", STAYS], start_new_session=True,
+                          stdout=subprocess.DEVNULL) as later:  # fmt: skip
+        tree.look()
+        assert later.pid in {each.pid for each in tree.members()}
+        later.kill()
+    tree.look()
+    assert later.pid not in {each.pid for each in tree.members()}
 
 
 def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(output: io.StringIO) -> None:
