@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -22,6 +24,7 @@ from reviews.models import (
 from reviews.sockets import broadcasts
 from workflows.executions.legal_holds import without_legal_hold
 from workflows.journal import sweeper_queries as journal_due
+from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold
 
 from .notify import Notification, notify
@@ -83,12 +86,12 @@ def claims_ended() -> int:
     One transaction deletes and notifies, so that nobody is notified twice; a heartbeat makes a new
     claim.
     """
-    expired = ReviewClaim.objects.filter(expires_at__lte=Now(), hold__status="OPEN")
-    if not expired.exists():  # in almost every round
+    if not _one_expired_claim().rows({}):  # in almost every round
         return 0
     with transaction.atomic():
         rows = list(
-            expired.select_related("hold__execution", "user")
+            _expired_claims()
+            .select_related("hold__execution", "user")
             .select_for_update(skip_locked=True, of=("self",))
             .order_by("pk")[:_LIMIT]
         )
@@ -98,6 +101,16 @@ def claims_ended() -> int:
     for row in rows:
         broadcasts.hold_activity(row.hold.execution_id, row.hold_id)
     return len(rows)
+
+
+def _expired_claims() -> QuerySet[ReviewClaim]:
+    return ReviewClaim.objects.filter(expires_at__lte=Now(), hold__status="OPEN")
+
+
+# One per process, never invalidated: the SQL depends only on the models.
+@cache
+def _one_expired_claim() -> BuiltQuery:
+    return BuiltQuery.of(_expired_claims().values_list("pk")[:1])
 
 
 def _claim_ended(row: ReviewClaim) -> Notification:

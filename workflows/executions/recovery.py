@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import close_old_connections, transaction
-from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
@@ -32,7 +32,10 @@ from .services import fail_lost_execution, submit_command
 
 logger = logging.getLogger(__name__)
 
-REST_SECONDS = 30.0
+#: Seconds for which a hook is left out of the rounds after it found nothing.
+REST_SECONDS = {"housekeeping_hooks": 30.0, "deletion_hooks": 300.0}
+#: The settings that list hooks.
+HOOKS = ("sweep_hooks", "timer_hooks", *REST_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def sweep(rests: Rests | None = None) -> Sweep:
 
     A hook that fails is logged and does not prevent the others from running.  `failing` names it
     until it succeeds.  Hooks for timers of holds run while a timer is due.  With `rests`, a hook
-    for housekeeping that found nothing is left out for a while.
+    for housekeeping or for deleting old rows that found nothing is left out for a while.
     """
     due = journal_due.what_is_due(patience=conf.sweep_seconds())
     enqueued = _enqueue_overdue() if due.overdue else 0
@@ -58,11 +61,12 @@ def sweep(rests: Rests | None = None) -> Sweep:
         done += _run(path, import_string(path))
     rests = rests or Rests()
     rests.look(due.newest_event)
-    for path in settings.HOLDPOINT.get("housekeeping_hooks", ()):
-        if not rests.has(path):
-            found = _run(path, import_string(path))
-            rests.after(path, found)
-            done += found
+    for kind, seconds in REST_SECONDS.items():
+        for path in settings.HOLDPOINT.get(kind, ()):
+            if not rests.has(path):
+                found = _run(path, import_string(path))
+                rests.after(path, found, seconds)
+                done += found
     return Sweep(enqueued=enqueued, hooks=done)
 
 
@@ -92,9 +96,10 @@ def _run_timers() -> int:
 
 
 class Rests:
-    """The hooks for housekeeping that rest because they found nothing.
+    """The hooks that rest because they found nothing, at most `REST_SECONDS`.
 
-    A hook rests until the journal has new events, and at most `REST_SECONDS`.
+    New events of the journal end the rest of a hook for housekeeping, because they may be work for
+    it.  They are none for a hook that deletes old rows.
     """
 
     def __init__(self) -> None:
@@ -102,17 +107,18 @@ class Rests:
         self._newest = 0
 
     def look(self, newest: int) -> None:
-        """End all rests if the journal has new events; `newest` is the id of the newest one."""
+        """End the rests of housekeeping if the journal has new events; `newest` is its last id."""
         if newest != self._newest:
             self._newest = newest
-            self._ends.clear()
+            for path in settings.HOLDPOINT.get("housekeeping_hooks", ()):
+                self._ends.pop(path, None)
 
     def has(self, path: str) -> bool:
         return time.monotonic() < self._ends.get(path, 0.0)
 
-    def after(self, path: str, found: int) -> None:
+    def after(self, path: str, found: int, seconds: float) -> None:
         if not found and not _failing[path]:
-            self._ends[path] = time.monotonic() + REST_SECONDS
+            self._ends[path] = time.monotonic() + seconds
 
 
 def fail_lost_executions() -> int:
@@ -130,11 +136,8 @@ def fail_lost_executions() -> int:
 
 def seconds_to_next() -> float:
     """Return the time until the next round, which is earlier if an undo period ends before."""
-    rows = Hold.objects.filter(undo_until__isnull=False, undo_until__gt=Now())
-    left = ExpressionWrapper(Min("undo_until") - Now(), DurationField())
-    next_end = rows.aggregate(left=left)["left"]
-    seconds = next_end.total_seconds() if next_end is not None else conf.sweep_seconds()
-    return min(conf.sweep_seconds(), max(0.0, seconds))
+    seconds = journal_due.seconds_to_undo_end()
+    return conf.sweep_seconds() if seconds is None else min(conf.sweep_seconds(), seconds)
 
 
 def enqueue_learning() -> int:

@@ -82,6 +82,11 @@ EXISTS (SELECT FROM workflows_execution WHERE {_IS_UNCLAIMABLE}),
 (SELECT coalesce(max(id), 0) FROM workflows_executionevent)
 """  # noqa: S608 - constants
 
+_NEXT_UNDO_END = """
+SELECT extract(epoch FROM min(undo_until) - statement_timestamp())::float8
+  FROM workflows_hold WHERE undo_until > statement_timestamp()
+"""
+
 #: Remote calls of the runs that rest until one of them ends.
 _REMOTE_CALLS = """
 SELECT id, call->>'handle'
@@ -123,6 +128,12 @@ def what_is_due(*, patience: float) -> Due:
     parameters = {"patience": patience, "lost_limit": conf.lost_claims_limit()}
     [row] = execute(_DUE, parameters)
     return Due(*row)
+
+
+def seconds_to_undo_end() -> float | None:
+    """Return the time until the next undo period ends, or None if there is none."""
+    [(seconds,)] = execute(_NEXT_UNDO_END)
+    return None if seconds is None else float(seconds)
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:

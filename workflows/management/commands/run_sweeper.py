@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from workflows import conf
 from workflows.common import background_loop, gc_freeze
-from workflows.executions.recovery import Rests, failing, seconds_to_next, sweep
+from workflows.executions.recovery import HOOKS, Rests, failing, seconds_to_next, sweep
 from workflows.metrics.process_liveness import heartbeat, report_failing
 from workflows.realtime import work_hints
 from workflows.tools.catalogue_sync import Follower
@@ -46,7 +46,7 @@ class Command(BaseCommand):
 
 def preload() -> None:
     """Load the modules of the hooks and threads, to share them with a process that forks."""
-    for kind in ("sweep_hooks", "timer_hooks", "housekeeping_hooks", "sweep_threads"):
+    for kind in (*HOOKS, "sweep_threads"):
         for path in settings.HOLDPOINT.get(kind, ()):
             import_string(path)
 

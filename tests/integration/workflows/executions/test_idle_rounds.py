@@ -18,6 +18,17 @@ from workflows.journal.prepared_statements import execute
 from workflows.realtime import work_hints
 
 PAUSE = 0.25
+RUNS: list[int] = []
+
+
+def find_nothing() -> int:
+    RUNS.append(0)
+    return 0
+
+
+def find_one() -> int:
+    RUNS.append(1)
+    return 1
 
 
 class Recorded(threading.Event):
@@ -40,7 +51,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]],
     def count(call: Callable[[], Any]) -> int:
         journal = list[str]()
 
-        def counted(statement: str, parameters: Any) -> Any:
+        def counted(statement: str, parameters: Any = None) -> Any:
             journal.append(statement)
             return execute(statement, parameters)
 
@@ -62,6 +73,33 @@ def test_an_idle_round_has_few_statements(
     sweep(rests)
     idle = statements(lambda: (sweep(rests), seconds_to_next()))
     assert idle <= 6 < busy
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs_after_an_event"), [("housekeeping_hooks", 2), ("deletion_hooks", 1)]
+)
+def test_new_events_end_the_rest_of_housekeeping_only(
+    engine: Engine, settings: Any, kind: str, runs_after_an_event: int
+) -> None:
+    none: dict[str, list[str]] = {"housekeeping_hooks": [], "deletion_hooks": []}
+    settings.HOLDPOINT = {**settings.HOLDPOINT, **none, kind: [f"{__name__}.find_nothing"]}
+    RUNS.clear()
+    rests = Rests()
+    for _ in range(2):
+        sweep(rests)
+    assert len(RUNS) == 1
+    engine.run(value("a"))
+    sweep(rests)
+    assert len(RUNS) == runs_after_an_event
+
+
+def test_a_hook_that_deleted_rows_runs_in_the_next_round_too(engine: Engine, settings: Any) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "deletion_hooks": [f"{__name__}.find_one"]}
+    RUNS.clear()
+    rests = Rests()
+    for _ in range(2):
+        sweep(rests)
+    assert len(RUNS) == 2
 
 
 @pytest.mark.parametrize(
