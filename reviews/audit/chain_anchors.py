@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
-from django.db import Error, close_old_connections, connection, transaction
+from django.db import Error, connection, transaction
 
 from reviews import conf
 from workflows.common import outbound_http
@@ -49,14 +49,11 @@ SELECT clock_timestamp(), record.sequence, record.hash, receipt.sequence, receip
 
 def run(stop: threading.Event) -> None:
     """Sign and send heads periodically until stopped, then once more.  Runs in a sweeper thread."""
-    try:
-        while True:
-            _ship_one()
-            if stop.wait(conf.heads_seconds()):
-                break
+    while True:
         _ship_one()
-    finally:
-        connection.close()
+        if stop.wait(conf.heads_seconds()):
+            break
+    _ship_one()
 
 
 def sign_anchor() -> dict[str, Any]:
@@ -86,11 +83,11 @@ def ship(head: dict[str, Any]) -> None:
 
 def _ship_one() -> None:
     try:
-        close_old_connections()
         ship(sign_anchor())
     except Error as error:
         logger.warning("no head of the audit log could be read: %s", error)
-        connection.close()
+    finally:
+        connection.close()  # a session of PostgreSQL takes memory until the next head
 
 
 def _try(place: str, send: Callable[[], None]) -> None:

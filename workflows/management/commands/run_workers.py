@@ -17,8 +17,20 @@ from workflows.common.forked_process import ForkedProcess
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.dispatch import QUEUES
 from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
+from workflows.tools import registry
 
 from . import run_sweeper
+
+#: Modules of the first jobs; each takes memory in every worker that loads it after the fork.
+SHARED_MODULES = (
+    "workflows.tools.mcp_client.session_pool",
+    "workflows.executions.jobs",
+    "channels_redis.pubsub",
+    "channels_redis.utils",
+    "msgpack",
+    # Not the modules of an installation: they may start threads, which do not survive a fork.
+    *registry.BUILTIN_MODULES,
+)
 
 
 class Command(BaseCommand):
@@ -42,7 +54,8 @@ class Command(BaseCommand):
                 " run them with HOLDPOINT_ROLE=worker."
             )
         # Load shared modules once, before the workers fork.
-        import_module("workflows.tools.mcp_client.session_pool")
+        for name in SHARED_MODULES:
+            import_module(name)
         sweeper = None
         if options["sweeper_output"] is not None:
             run_sweeper.preload()
