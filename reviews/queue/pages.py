@@ -207,7 +207,7 @@ def _saved(viewer: selectors.Viewer, here: str) -> dict[str, Any]:
 
 def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str, Any], ...]:
     """The filter's drop-down lists; each begins with the choice that asks nothing."""
-    workflows = dict(_workflows_query().rows({}))
+    workflows: dict[str, str] = dict(_workflows_query().rows({}))
     lists = (
         ("workflow", _("Workflow"), _("every workflow"), workflows),
         ("phase", _("When"), _("before and after"), _labels(_PHASE_LABELS, PHASES)),
