@@ -7,6 +7,7 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views import defaults
+from django_htmx.http import reswap
 
 from config.database.errors import (
     RETRY_SECONDS,
@@ -25,10 +26,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403 raised by middleware; API views return their own."""
+    """403 of middleware and pages; API views return their own.
+
+    htmx swaps 403 and 409 of forms; this page and `conflict` are no part of another page.
+    """
     if request.path.startswith(ROOTS):
         return plain_problem(status=403, code="forbidden", detail=str(exception) or "Forbidden")
-    return defaults.permission_denied(request, exception)
+    return reswap(defaults.permission_denied(request, exception), "none")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -60,7 +64,7 @@ def conflict(request: HttpRequest) -> HttpResponse:
     if request.path.startswith(ROOTS):
         detail = "Another request changed the same thing at the same time. Repeat the request."
         return plain_problem(status=409, code="refused", detail=detail, reason="concurrent_change")
-    return HttpResponse(render_to_string("409.html"), status=409)
+    return reswap(HttpResponse(render_to_string("409.html"), status=409), "none")
 
 
 def unavailable(request: HttpRequest) -> HttpResponse:

@@ -1,5 +1,6 @@
 """Reviews become history, an admin drafts and publishes a rule, and the next review is skipped."""
 
+import psycopg
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.product import Product
@@ -8,6 +9,11 @@ from tests.e2e.test_review import Api, sign_in, wait_for_pause
 NAME = "backtest-story"
 #: ms until a worker has taken up what waits on its last queue.
 LATER = 60_000
+TAKE_GROUPS = """
+DELETE FROM auth_user_groups USING auth_user
+ WHERE auth_user.id = user_id AND username = %(name)s
+RETURNING user_id, group_id"""
+GIVE_GROUP = "INSERT INTO auth_user_groups (user_id, group_id) VALUES (%s, %s)"
 
 
 def prepared(product: Product) -> None:
@@ -118,5 +124,27 @@ def test_a_rule_is_backtested_published_and_skips_the_next_review(
     other.wait_for_url(f"**/runs/{run}/*")
     why = "note was not reviewed after it ran: the condition of rule small v1 holds"
     expect(other.get_by_text(why)).to_be_visible()
+    an_error_page_replaces_no_part(other, product)
     other.context.close()
     assert violations == []
+
+
+def an_error_page_replaces_no_part(page: Page, product: Product) -> None:
+    """A draft whose author loses the rights while they type says so, and stays."""
+    page.goto(f"{product.address}/insights/")
+    page.get_by_role("link", name="Test a rule against past reviews").click()
+    page.get_by_label("Workflow", exact=True).select_option(label="Backtest story")
+    page.get_by_role("button", name="Choose").click()
+    with psycopg.connect(product.servers.layout.urls.owner) as connection:
+        taken = connection.execute(TAKE_GROUPS, {"name": "auditor"}).fetchall()
+    try:
+        page.get_by_label("Rule name").fill("small")
+        page.get_by_label("Skip the review", exact=True).select_option("text")
+        page.get_by_label("JMESPath expression").fill("output < `20`")
+        refused = "The server answered with an error (403). Nothing was changed."
+        expect(page.get_by_text(refused).first).to_be_visible()
+        expect(page.locator("#rule-check").get_by_role("heading")).to_have_count(0)
+        expect(page.get_by_label("Rule name")).to_have_value("small")
+    finally:
+        with psycopg.connect(product.servers.layout.urls.owner) as connection:
+            connection.cursor().executemany(GIVE_GROUP, taken)

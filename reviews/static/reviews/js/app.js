@@ -18,6 +18,13 @@ function closeMenus(event) {
 document.addEventListener("click", closeMenus);
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(event));
 
+// An error that is a page of its own is no answer of a form: see config/web/error_pages.py.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.xhr.status < 400 || detail.xhr.getResponseHeader("HX-Reswap") !== "none") return;
+  detail.shouldSwap = false;
+  detail.isError = true;
+});
+
 // htmx leaves the page unchanged after an error response, so show a message.
 document.addEventListener("htmx:responseError", (event) => {
   import("./toast.js").then(({ toast }) =>

@@ -31,6 +31,8 @@ def test_a_concurrent_change_is_a_conflict(
     assert response.status_code == status
     assert (b"7f3a" in response.content) == (status == 500)
     assert (b"at the same time" in response.content) == (status == 409)
+    # htmx would put the page into a part of another one.
+    assert ("HX-Reswap" in response) == (status == 409 and not path.startswith("/api/"))
 
 
 @pytest.mark.parametrize("name", ["400", "409", "413", "500", "503"])
