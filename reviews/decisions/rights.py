@@ -183,7 +183,8 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     hold_list = list(holds)
     shapings = defaultdict(list)
     runs = list({each.execution_id for each in hold_list})
-    for execution_id, name, since in _shapers_query().rows({(_RUN,): runs}):
+    rows = _shapers_query().rows({(_RUN,): runs}) if runs else []
+    for execution_id, name, since in rows:
         shapings[execution_id].append((name, since))
     return {
         hold.pk: frozenset(
