@@ -57,7 +57,7 @@ def check_request(
 
 
 def _unknown_lookups(request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[str]:
-    """Return all lookups but those of the list's filters, its dates and its `linked_lookups`."""
+    """Return the lookups that are no filter, date or `linked_lookups` of the list."""
     names = set(_filter_names(request, model_admin))
     known = {f"{name}{operator}" for name in names for operator in _OPERATORS} | _PARAMETERS
     for lookup in known & set(request.GET):

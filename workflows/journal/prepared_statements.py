@@ -151,7 +151,7 @@ def _insert_statement(model: type[Model]) -> str:
     columns = ", ".join(str(field.column) for field in _inserted_fields(model))
     values = ", ".join("%s" for _ in _inserted_fields(model))
     table, key = model._meta.db_table, model._meta.pk.column
-    # The names are those of the model.
+    # The text has names of the model only, no values.
     return f"INSERT INTO {table} ({columns}) VALUES ({values}) RETURNING {key}"  # noqa: S608
 
 
