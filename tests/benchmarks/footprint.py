@@ -24,7 +24,8 @@ MIB = 1024 * 1024
 ALL_MIB, WORKER_MIB, START_S, CPU_PERCENT, PER_SECOND = 450.0, 100.0, 6.0, 1.0, 5.0
 #: Seconds from "is ready" until the work of a start is done (lists of tool servers, statistics).
 SETTLING = 20.0
-WATCHED = 30.0
+#: Whole minutes: the sweeper reads the tool servers once a minute, by default.
+WATCHED = 120.0
 WORKER = "a worker"
 _TRANSACTIONS = """
 SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()
