@@ -495,11 +495,15 @@ _LARGE = ("state", "context", "inputs")
 
 def _read_hold(hold_id: str) -> Hold | None:
     rows = _hold_query().rows({_PLACE: hold_id})
-    if not rows:
-        return None
-    hold_columns, run_columns = column_names(Hold), column_names(Execution, without=_LARGE)
-    hold = instance_of(Hold, hold_columns, rows[0][: len(hold_columns)])
-    hold.execution = instance_of(Execution, run_columns, rows[0][len(hold_columns) :])
+    return _with_execution(rows[0], column_names(Execution, without=_LARGE)) if rows else None
+
+
+def _with_execution(row: Sequence[Any], run_columns: Sequence[str]) -> Hold:
+    """Return the hold of a row that begins with its columns and those of its execution."""
+    columns = column_names(Hold)
+    end = len(columns) + len(run_columns)
+    hold = instance_of(Hold, columns, row[: len(columns)])
+    hold.execution = instance_of(Execution, run_columns, row[len(columns) : end])
     return hold
 
 
@@ -522,7 +526,7 @@ def visible_hold(user: User, hold_id: str) -> Hold:
 
 def visible_holds(user: User, *hold_ids: str) -> list[Hold]:
     """Return `visible_hold` of each id, in one query."""
-    holds = map(_with_execution, _holds_query().rows({(_PLACE,): list(hold_ids)}))
+    holds = map(_with_workflow, _holds_query().rows({(_PLACE,): list(hold_ids)}))
     found = {hold.pk: hold for hold in holds if can_see(user, hold.execution, hold.groups)}
     try:
         return [found[each] for each in hold_ids]
@@ -530,15 +534,12 @@ def visible_holds(user: User, *hold_ids: str) -> list[Hold]:
         raise HoldNotFound from None
 
 
-def _with_execution(row: Sequence[Any]) -> Hold:
+def _with_workflow(row: Sequence[Any]) -> Hold:
     """Return the hold of a row of `_holds_query`, with execution and workflow."""
-    hold_columns, run_columns = column_names(Hold), column_names(Execution)
-    run_start, workflow_start = len(hold_columns), len(hold_columns) + len(run_columns)
-    hold = instance_of(Hold, hold_columns, row[:run_start])
-    run = instance_of(Execution, run_columns, row[run_start:workflow_start])
-    if run.workflow_id is not None:
-        run.workflow = instance_of(Workflow, column_names(Workflow), row[workflow_start:])
-    hold.execution = run
+    hold = _with_execution(row, column_names(Execution))
+    if hold.execution.workflow_id is not None:
+        columns = column_names(Workflow)
+        hold.execution.workflow = instance_of(Workflow, columns, row[-len(columns) :])
     return hold
 
 
