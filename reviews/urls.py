@@ -17,7 +17,6 @@ from .notifications import views as notifications_views
 from .people import views as people_views
 from .planner import editor_views, version_pages
 from .planner import views as planner_views
-from .push import views as push_views
 from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
@@ -134,12 +133,6 @@ urlpatterns = [
     path("notifications/", notifications_views.notices, name="notices"),
     path("notifications/bell/", notifications_views.bell, name="bell"),
     path("notifications/read/", notifications_views.read_notices, name="notices_read"),
-    path("notifications/push/", push_views.subscribe_browser, name="push_subscribe"),
-    path(
-        "notifications/push/<int:subscription_id>/remove/",
-        push_views.unsubscribe_browser,
-        name="push_remove",
-    ),
     path(
         "notifications/preferences/",
         notifications_views.notice_preferences,

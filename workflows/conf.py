@@ -56,11 +56,6 @@ def approve_by_timeout() -> bool:
     return bool(_value("approve_by_timeout"))
 
 
-def authzen_approval_seconds() -> int:
-    """How long an approval of an AuthZEN access request may be used."""
-    return int(_value("authzen_approval_seconds"))
-
-
 def abandoned_ttl_seconds() -> float:
     """How long an execution waits for an external agent before it is aborted."""
     return float(_value("abandoned_ttl_seconds"))

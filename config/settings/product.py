@@ -95,7 +95,6 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.journal_consumer.run",
             "reviews.notifications.sender.run_mail",
             "reviews.notifications.sender.run_chat",
-            "reviews.push.sender.run",
             "reviews.chat.sender.run",
             "reviews.chat.teams.sender.run",
             "reviews.audit.chain_anchors.run",
@@ -131,10 +130,6 @@ def _engine() -> dict[str, Any]:
         "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
         # Whether an agent may ask that a timeout approves an action that no policy covers.
         "approve_by_timeout": env_bool("HOLDPOINT_APPROVE_BY_TIMEOUT", default=False),
-        # How long an approval of an AuthZEN access request may be used.
-        "authzen_approval_seconds": env_int(
-            "HOLDPOINT_AUTHZEN_APPROVAL_SECONDS", 3600, minimum=1, maximum=31_536_000
-        ),
         "max_failed_replans": env_int("HOLDPOINT_MAX_FAILED_REPLANS", 10, minimum=1),
         "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
         "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),

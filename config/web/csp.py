@@ -15,7 +15,6 @@ def policy(websockets: list[str]) -> dict[str, Any]:
             "img-src": [SELF, "data:"],
             "font-src": [SELF],
             "connect-src": [SELF, *websockets],
-            "worker-src": [SELF],
             "object-src": [NONE],
             "base-uri": [NONE],
             "frame-ancestors": [NONE],

@@ -28,7 +28,6 @@ from .chat import (
 from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
 from .people import ProvisionedGroup, ProvisionedUser
 from .planner import PlanDraft
-from .push import PushKey, PushMessage, PushSubscription
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
 from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
 from .security import SecurityEvent, SecurityExport
@@ -53,9 +52,6 @@ __all__ = [
     "PlanDraft",
     "ProvisionedGroup",
     "ProvisionedUser",
-    "PushKey",
-    "PushMessage",
-    "PushSubscription",
     "RecordSet",
     "RecordWords",
     "RetentionEntry",

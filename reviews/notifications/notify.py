@@ -16,12 +16,10 @@ from reviews.models import (
     ChatHook,
     Notice,
     NoticeKind,
-    PushSubscription,
     SlackAccount,
     SlackChannel,
     TeamsAccount,
 )
-from reviews.push import outbox as push_outbox
 from reviews.sockets import broadcasts
 from workflows.models import Hold
 
@@ -94,7 +92,6 @@ def notify(notifications: Iterable[Notification]) -> int:
                 mails[user.pk].append(each.item())
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
     outbox.add(mails=mails, posts=_posts(events))
-    push_outbox.add(_to_browsers(events, preferences))
     chat_outbox.add(_to_accounts(events, preferences), _to_channels(events))
     broadcasts.unread_changed({each.user_id for each in notices})
     return len(notices)
@@ -166,24 +163,6 @@ def _concerns(hook: ChatHook, each: Notification) -> bool:
     if hook.user_id is not None and all(user.pk != hook.user_id for user in each.recipients):
         return False
     return (hook.user_id is not None or each.groups is not None) and _matches(hook, each)
-
-
-def _to_browsers(
-    events: Sequence[Notification], preferences: Mapping[int, Preferences]
-) -> list[tuple[PushSubscription, Notification]]:
-    """Return the messages to browsers of recipients to whom the kind is shown."""
-    asking = [each for each in events if each.kind in ACTIONABLE_KINDS]
-    user_ids = {user.pk for each in asking for user in each.recipients}
-    browsers: defaultdict[int, list[PushSubscription]] = defaultdict(list)
-    for browser in PushSubscription.objects.filter(user__in=user_ids) if user_ids else ():
-        browsers[browser.user_id].append(browser)
-    return [
-        (browser, each)
-        for each in asking
-        for user in each.recipients
-        for browser in browsers[user.pk]
-        if preferences.get(user.pk, DEFAULTS).shows(each.kind)
-    ]
 
 
 def _to_accounts(

@@ -88,7 +88,7 @@ def claim_next(receiver: str) -> NoticeMessage | None:
 
 
 def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
-    """Claim the next due message of push or Slack for one lease; return its key, or None.
+    """Claim the next due message of a chat for one lease; return its key, or None.
 
     A claim is an attempt; `fence` are further columns that it changes.
     """

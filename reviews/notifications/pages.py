@@ -9,10 +9,9 @@ from django.utils.translation import gettext as _
 
 from reviews import conf
 from reviews.chat import accounts
-from reviews.models import Notice, NoticeMessage, PushSubscription
+from reviews.models import Notice, NoticeMessage
 from reviews.notifications import inbox, notice_text, outbox
 from reviews.notifications.preferences import KINDS, preferences_of
-from reviews.push.services import push_key
 from workflows.common import keyset
 
 if TYPE_CHECKING:
@@ -87,8 +86,6 @@ def preferences_context(user: User) -> dict[str, Any]:
         "address": user.email,
         "mail_is_on": outbox.mail_is_on(),
         "trouble": last,
-        "push_browsers": PushSubscription.objects.filter(user=user.pk),
-        "push_key": push_key().application_key,
         "slack_is_on": accounts.has_workspaces(),
         "slack_accounts": slack_accounts,
         "teams_is_on": accounts.has_bots(),

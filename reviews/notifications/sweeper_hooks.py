@@ -16,7 +16,6 @@ from reviews.models import (
     Notice,
     NoticeKind,
     NoticeMessage,
-    PushMessage,
     ReviewClaim,
     SlackMessage,
     TeamsMessage,
@@ -130,7 +129,6 @@ def forget_old() -> int:
     for rows in (
         without_legal_hold(Notice.objects.filter(created_at__lt=cutoff)),
         NoticeMessage.objects.filter(finished_at__lt=cutoff),
-        without_legal_hold(PushMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
         without_legal_hold(SlackMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
         without_legal_hold(TeamsMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
     ):

@@ -16,7 +16,6 @@ from django.utils.translation import gettext as _
 from reviews.components.admin_rights import log, log_addition, log_change
 from reviews.models import (
     ChatHook,
-    PushSubscription,
     ReviewClaim,
     SlackAccount,
     SlackLinkCode,
@@ -137,7 +136,6 @@ def end_access(*, actor: User, person: User) -> None:
     SlackAccount.objects.filter(user=person).delete()
     TeamsAccount.objects.filter(user=person).delete()
     SlackLinkCode.objects.filter(user=person).delete()
-    PushSubscription.objects.filter(user=person).delete()
     ChatHook.objects.filter(user=person).delete()
     WebhookEndpoint.objects.filter(owner=person).update(enabled=False)
 

@@ -16,7 +16,6 @@ from reviews.models import (
     HumanReviewRecord,
     LegalHold,
     Notice,
-    PushMessage,
     RetentionEntry,
     RetentionPolicy,
     ReviewClaim,
@@ -61,7 +60,6 @@ DELETED: Final[dict[str, tuple[type[models.Model], str]]] = {
     "open review pages": (ReviewPresence, "hold__execution"),
     "Slack messages": (SlackMessage, "hold__execution"),
     "Teams messages": (TeamsMessage, "hold__execution"),
-    "push messages": (PushMessage, "hold__execution"),
     "gate calls": (GateCall, "approval__execution"),
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in, wait_for_pause
@@ -142,48 +142,3 @@ def test_a_reminder_is_mailed_and_rings(page: Page, product: Product) -> None:
         assert PAYLOAD not in mail.as_string()
     page.get_by_role("button", name="Mark all as read").click()
     expect(page.locator("[data-bell-count]")).to_be_hidden()
-
-
-def test_the_worker_of_web_push_shows_a_message_and_opens_its_review(
-    context: BrowserContext, page: Page, product: Product
-) -> None:
-    """The browser gets the message from its developer tools instead of a push service."""
-    context.grant_permissions(["notifications"], origin=product.address)
-    sign_in(page, product, "reviewer")
-    page.goto(f"{product.address}/notifications/preferences/")
-    tools = context.new_cdp_session(page)
-    registered: list[str] = []
-    tools.on(
-        "ServiceWorker.workerRegistrationUpdated",
-        lambda event: registered.extend(each["registrationId"] for each in event["registrations"]),
-    )
-    tools.send("ServiceWorker.enable")
-    with context.expect_event("serviceworker") as started:
-        page.evaluate(
-            """async () => {
-              const { pushWorker } = document.querySelector("[data-push]").dataset;
-              window.worker = await navigator.serviceWorker.register(pushWorker);
-              const { installing } = window.worker;
-              await new Promise((done) => {
-                installing.addEventListener("statechange", () => {
-                  if (installing.state === "activated") done();
-                });
-              });
-            }"""
-        )
-    shown = {"title": "A review waits for you", "body": "Run 7", "tag": "7-1", "url": "/review/7/"}
-    message = {"origin": product.address, "registrationId": registered[-1]}
-    tools.send("ServiceWorker.deliverPushMessage", {**message, "data": json.dumps(shown)})
-    page.wait_for_function("async () => (await window.worker.getNotifications()).length === 1")
-    opened = started.value.evaluate(
-        """async () => {
-          const [notification] = await self.registration.getNotifications();
-          const opened = [];
-          self.clients.openWindow = async (url) => opened.push(url);
-          self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
-          const { title, body, tag } = notification;
-          return { title, body, tag, url: opened[0] };
-        }"""
-    )
-    assert opened == shown
-    assert page.evaluate("async () => (await window.worker.getNotifications()).length") == 0

@@ -163,7 +163,6 @@ def _create(
         url=asked_by.get("url", ""),
         context=fields.get("context", ""),
         callback_url=callback,
-        authzen_callback=fields.get("authzen_callback"),
         is_question=incomplete,
         arguments_digest=digest(task.arguments),
     )

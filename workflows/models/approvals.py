@@ -226,8 +226,6 @@ class Approval(models.Model):
     # Markdown for reviewers.
     context = models.TextField(blank=True, default="")
     callback_url = models.CharField(max_length=2000, blank=True, default="")
-    # For a callback of an AuthZEN access request: {"state": …} as the caller gave it.
-    authzen_callback = models.JSONField(null=True)
     #: Input that an MCP server asks for during a call through a gate: only the gate ends it.
     is_question = models.BooleanField(default=False)
     arguments_digest = models.CharField(max_length=64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from workflows.approvals.authzen import callback_body
 from workflows.approvals.selectors import decided_status, with_status
 from workflows.engine.events import public_payload
 from workflows.models import (
@@ -64,8 +63,7 @@ def _callback(event: ExecutionEvent, endpoint: WebhookEndpoint) -> dict[str, Any
     approval = with_status(rows).first()
     if approval is None:
         return {}
-    about = {"approval": {"id": str(approval.pk), "status": decided_status(approval)}}
-    return about if approval.authzen_callback is None else {**about, **callback_body(approval)}
+    return {"approval": {"id": str(approval.pk), "status": decided_status(approval)}}
 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:

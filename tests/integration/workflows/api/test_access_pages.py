@@ -23,7 +23,7 @@ from config.asgi import application
 from reviews.backtests import services as backtests_services
 from reviews.chat import accounts
 from reviews.decisions import services
-from reviews.models import PushSubscription, SavedView, SlackWorkspace, TeamsAccount, TeamsBot
+from reviews.models import SavedView, SlackWorkspace, TeamsAccount, TeamsBot
 from reviews.sockets.routing import websocket_urlpatterns
 from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
@@ -54,18 +54,6 @@ ROWS = {
     # tests/integration/config/auth/scim
     **dict.fromkeys(("scim-users", "scim-user", "scim-groups", "scim-group"), "scim"),
     **dict.fromkeys(("scim-ServiceProviderConfig", "scim-ResourceTypes", "scim-Schemas"), "scim"),
-    # tests/integration/workflows/approvals/test_authzen.py
-    **dict.fromkeys(
-        (
-            "authzen-metadata",
-            "authzen-evaluation",
-            "authzen-keys",
-            "authzen-requests",
-            "authzen-task",
-            "authzen-cancel",
-        ),
-        "authzen",
-    ),
     # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
     **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
     **dict.fromkeys(("person", "server"), "admin"),
@@ -98,9 +86,7 @@ ROWS = {
     **dict.fromkeys(
         ("workflow_versions", "workflow_restore", "workflow_json", "workflow_yaml"), "all"
     ),
-    **dict.fromkeys(
-        ("notices", "bell", "notices_read", "notice_preferences", "push_subscribe"), "all"
-    ),
+    **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),
     "slack_link_code": "all",
     **dict.fromkeys(("api-notifications", "api-notifications-read"), "all"),
     "api-notifications-preferences": "all",
@@ -114,9 +100,7 @@ ROWS = {
         ("api-workflow-versions", "api-workflow-version", "api-workflow-restore"), "all"
     ),
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
-    **dict.fromkeys(
-        ("remove_view", "revoke_token", "slack_unlink", "end_absence", "push_remove"), "mine"
-    ),
+    **dict.fromkeys(("remove_view", "revoke_token", "slack_unlink", "end_absence"), "mine"),
     "teams_unlink": "mine",
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
@@ -214,7 +198,6 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     )
     return {
         "absence_id": absence.pk,
-        "subscription_id": PushSubscription.objects.create(user=people["operator"], digest="d").pk,
         "account_id": account.pk,
         "execution_id": execution.pk,
         "left_id": execution.pk,

@@ -21,7 +21,6 @@ from reviews.decisions.conflicts import Conflict
 from reviews.decisions.services import HoldNotFound
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import URL, Agent, decided, row_of
-from tests.integration.workflows.approvals.test_authzen import READ
 from tests.unit.workflows.approvals.test_hook_script import EVENTS
 from workflows.approvals import services, waiting
 from workflows.approvals.api import own_body
@@ -163,17 +162,11 @@ def test_two_requests_with_one_key_make_one_approval(agent: Agent) -> None:
     assert Approval.objects.count() == 1
 
 
-@pytest.mark.parametrize("path", ["/api/v1/hooks/codex/?wait=0&call=k", "/access/v1/requests"])
-def test_equal_requests_at_once_make_one_approval(
-    agent: Agent, path: str, monkeypatch: pytest.MonkeyPatch
+def test_equal_hooks_at_once_make_one_approval(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests whose key is not in a header: nothing else keeps the second one waiting."""
-    body: dict[str, Any] = EVENTS["codex"]
-    if path.startswith("/access"):
-        denied = agent.client.post("/access/v1/evaluation", READ, format="json").json()["context"]
-        about = denied["access_request"]
-        denial = {name: about[name] for name in ("expires_at", "binding_token")}
-        body = {**READ, "denial": denial}
+    """The key of a hook is not in a header: nothing else keeps the second one waiting."""
+    path, body = "/api/v1/hooks/codex/?wait=0&call=k", EVENTS["codex"]
     known, first_look = services._known, threading.Barrier(4)
     looked = threading.local()
 

@@ -21,7 +21,6 @@ from config.auth.scim import users
 from reviews.answer_links import services as answer_links
 from reviews.models import (
     ChatHook,
-    PushSubscription,
     ReviewClaim,
     SlackAccount,
     SlackWorkspace,
@@ -313,7 +312,6 @@ def access_of_leaver(
     SlackAccount.objects.create(workspace=slack, slack_user="U1", user=leaver)
     bot = TeamsBot.objects.create(name="t", app_id="a", tenant_id="t")
     TeamsAccount.objects.create(bot=bot, teams_user="29:1", user=leaver)
-    PushSubscription.objects.create(user=leaver, digest="d", address="a", keys="k")
     ChatHook.objects.create(name="c", user=leaver, url="encrypted")
     WebhookEndpoint.objects.create(owner=leaver, name="w", url="https://w.example/", secret="s")
     leaver.set_password("a-long-way-to-tipperary")
@@ -341,7 +339,6 @@ def access_of_leaver(
             "chat": SlackAccount.objects.filter(user=leaver).exists(),
             "teams": TeamsAccount.objects.filter(user=leaver).exists(),
             "absences": Absence.objects.filter(cancelled_at=None).exists(),
-            "push": PushSubscription.objects.filter(user=leaver).exists(),
             "code": Code.objects.filter(user=leaver).exists(),
             "link": Client().get(link).status_code == 200,
             "chat hook": ChatHook.objects.filter(user=leaver).exists(),
