@@ -87,7 +87,6 @@ urlpatterns = [
     ),
     path("runs/<int:execution_id>/ahead/", runs_views.resume_speculation, name="work_ahead"),
     path("runs/<int:execution_id>/fork/<int:layer>/", runs_views.ForkView.as_view(), name="fork"),
-    path("runs/<int:left_id>/compare/<int:right_id>/", runs_views.compare, name="compare"),
     path("plan/", planner_views.PlannerView.as_view(), name="planner"),
     path("workflows/", planner_views.workflows, name="workflows"),
     path("workflows/edit/", editor_views.EditorView.as_view(), name="editor"),

@@ -33,7 +33,7 @@ STYLES: Final = (
     "masks",
     "values",
     "run",
-    "compare",
+    "fork",
     "records",
     "insights",
     "backtest",

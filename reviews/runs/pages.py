@@ -663,32 +663,23 @@ def lineage(user: User, execution: Execution) -> dict[str, Any]:
         parent = {
             "number": execution.parent_id,
             "layer": _number(execution),
-            **_addresses(execution.parent_id, execution.pk, is_seen=is_seen),
+            "url": reverse("reviews:run", args=(execution.parent_id,)) if is_seen else "",
         }
     forks = seen.filter(parent=execution).order_by("id")[:_MAX_FORKS]
-    return {"parent": parent, "forks": tuple(_fork(execution, each) for each in forks)}
+    return {"parent": parent, "forks": tuple(_fork(each) for each in forks)}
 
 
-def _fork(parent: Execution, fork: Execution) -> dict[str, Any]:
+def _fork(fork: Execution) -> dict[str, Any]:
     return {
         "number": fork.pk,
         "layer": _number(fork),
         "status": fork.status,
-        **_addresses(parent.pk, fork.pk, is_seen=True, to_fork=True),
+        "url": reverse("reviews:run", args=(fork.pk,)),
     }
 
 
 def _number(fork: Execution) -> int:
     return (fork.forked_at_layer if fork.forked_at_layer is not None else -1) + 1
-
-
-def _addresses(parent: int, fork: int, *, is_seen: bool, to_fork: bool = False) -> dict[str, str]:
-    if not is_seen:
-        return {"url": "", "compare_url": ""}
-    return {
-        "url": reverse("reviews:run", args=(fork if to_fork else parent,)),
-        "compare_url": reverse("reviews:compare", args=(parent, fork)),
-    }
 
 
 def fork_urls(execution: Execution, name: str) -> dict[int, str]:

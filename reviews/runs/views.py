@@ -1,4 +1,4 @@
-"""Pages of runs: list, one run, start, commands, fork, comparison and plan changes."""
+"""Pages of runs: list, one run, start, commands, fork and plan changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from reviews.decisions.payload_forms import posted_json, posted_value
 from reviews.planner.pages import workflow_context
 from reviews.planner.rights import check_may_start
 from reviews.retention.selectors import erasure_of
-from reviews.runs.comparison import compare_context
 from reviews.runs.pages import (
     Draft,
     event_context,
@@ -297,7 +296,7 @@ def _command(
     raise Refused("unknown", Reason("unknown_command"))
 
 
-# --- fork and compare -----------------------------------------------------------------------------
+# --- fork -----------------------------------------------------------------------------------------
 
 
 class ForkView(LoginRequiredMixin, View):
@@ -396,16 +395,6 @@ def _object(request: HttpRequest, name: str) -> FormValue:
     if not problem and not isinstance(found.value, dict):
         problem = "must be a JSON object"
     return FormValue({}, (FieldError(name, problem),)) if problem else found
-
-
-@login_required
-@require_safe
-def compare(request: HttpRequest, left_id: int, right_id: int) -> HttpResponse:
-    """Compare two runs task by task."""
-    left = visible_execution(request, left_id)
-    right = visible_execution(request, right_id)
-    context = {"compare": compare_context(left, right)}
-    return page(request, "reviews/runs/compare.html", context, section="runs")
 
 
 # --- plan changes ---------------------------------------------------------------------------------

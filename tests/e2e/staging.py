@@ -50,7 +50,6 @@ class Stage:
         self.tried, self.published = self.backtests()
         self.spared()
         self.written = self.a_whole_release()
-        self.forked = self.a_fork(self.written)
         self.grown = self.a_plan_that_grew()
         self.plan_review = self.a_plan_change()
         self.layer = self.a_layer()
@@ -137,16 +136,6 @@ class Stage:
         )
         until(self.admin, run, "PAUSED_FOR_REVIEW")
         return run
-
-    def a_fork(self, run: str) -> str:
-        first = done(self.admin(f"executions/{run}/checkpoints/?ordering=layer"))["results"][0]
-        body = {
-            "checkpoint": first["id"],
-            "edits": {"inputs": {"title": "What is new, for our users"}},
-        }
-        fork = str(done(self.admin(f"executions/{run}/fork/", body))["id"])
-        until(self.admin, fork, "PAUSED_FOR_REVIEW")
-        return fork
 
     def a_plan_that_grew(self) -> str:
         run = self.start_to_grow(replan_review=False)

@@ -243,7 +243,6 @@ def test_hostile_text_stays_text(watched: Watched, product: Product) -> None:
         f"/runs/{first}/",
         f"/runs/{second}/",
         "/runs/",
-        f"/runs/{first}/compare/{second}/",
         "/history/",
         f"/history/{decided['record_id']}/",
         "/workflows/",

@@ -118,7 +118,6 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.page.locator("#run-abort summary").click()
     walk.measure("a run, about to be aborted")
     walk.go(f"/runs/{scene.done}/learned/")
-    walk.go(f"/runs/{scene.done}/compare/{scene.grown}/")
     walk.go(f"/runs/{scene.grown}/plan/2/")
     walk.go(f"/runs/{scene.grown}/fork/1/")
     walk.go("/search/")

@@ -196,8 +196,6 @@ def test_parent_and_fork_link_to_each_other(
     assert f"forked from run {paused.pk} after layer 1" in fork_page.text
     assert f"/runs/{paused.pk}/" in fork_page.links
     assert f"/runs/{fork.pk}/" in parent_page.links
-    for page in (parent_page, fork_page):
-        assert f"/runs/{paused.pk}/compare/{fork.pk}/" in page.links
 
 
 def test_an_invisible_parent_is_only_a_number(
@@ -208,42 +206,3 @@ def test_an_invisible_parent_is_only_a_number(
     page = run_page(owner, fork)
     assert f"forked from run {paused.pk}" in page.text
     assert not [each for each in page.links if each.startswith(f"/runs/{paused.pk}/")]
-
-
-def test_two_runs_side_by_side(paused: Execution, fork: Execution, operator: User) -> None:
-    page = open_page(operator, f"/runs/{paused.pk}/compare/{fork.pk}/")
-    assert f"Run {fork.pk} was forked from run {paused.pk} after layer 1." in page.text
-    assert "hello" in page.names("deletion")
-    assert "good day" in page.names("insertion")
-    assert f"reused from run {paused.pk}" in page.text
-    same = browser(operator).get(f"/runs/{paused.pk}/compare/{paused.pk}/").context["compare"]
-    assert not any(row["differs"] for row in same["rows"])
-    assert same["summary"].startswith("All 3 tasks have the same status and data")
-
-
-def test_outcomes_and_plans_are_compared(start: Start, operator: User) -> None:
-    one = start(echo("a", 1), echo("gone"), echo("b", source("a")))
-    two = start(echo("a", 2), echo("new"), echo("b", source("a")), title="Other")
-    answer = browser(operator).get(f"/runs/{one.pk}/compare/{two.pk}/")
-    compare = answer.context["compare"]
-    assert (compare["plan"]["added"], compare["plan"]["removed"]) == ("new", "gone")
-    assert [row["differs"] for row in compare["rows"]] == [True] * 4
-    page = Page(answer)
-    assert "The plan differs" in page.names("heading")
-    assert "Added: new" in page.text
-    assert "Removed: gone" in page.text
-    assert "arguments.value" in page.text
-    assert "4 tasks of 4 differ." in page.text
-    assert "not in this plan" in page.text
-
-
-def test_comparing_takes_the_right_to_see_both(
-    paused: Execution, fork: Execution, make_user: MakeUser, auditor: User
-) -> None:
-    open_page(auditor, f"/runs/{paused.pk}/compare/{fork.pk}/")
-    owner = make_user("owner", "integrator")
-    Execution.objects.filter(pk=fork.pk).update(created_by=owner)
-    open_page(owner, f"/runs/{fork.pk}/compare/{fork.pk}/")
-    open_page(owner, f"/runs/{paused.pk}/compare/{fork.pk}/", status=404)
-    open_page(owner, f"/runs/{fork.pk}/compare/{paused.pk}/", status=404)
-    open_page(owner, f"/runs/{fork.pk}/compare/999999/", status=404)

@@ -16,8 +16,7 @@ from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.support.pages import open_page
 from workflows.executions.jobs import run_to_rest
-from workflows.executions.services import fork_execution
-from workflows.models import Checkpoint, Execution, Workflow
+from workflows.models import Execution, Workflow
 from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
@@ -95,20 +94,6 @@ def test_a_layer_is_no_tool(start: Start, reviewer: User, auditor: User) -> None
         "node_review",
     }
     assert [name for name, _ in statistics.tally_by(scope, "tool")] == ["builtin.echo"]
-
-
-def test_a_comparison_says_what_has_not_run_yet(
-    start: Start, operator: User, reviewer: User
-) -> None:
-    whole = start(echo("a"), echo("b", {"$from": "a"}, phase=BEFORE))
-    checkpoint = Checkpoint.objects.get(execution=whole, layer=0)
-    approve(reviewer, whole)
-    assert run_to_rest(whole.pk).status == "COMPLETED"
-    fork = fork_execution(execution=whole, checkpoint=checkpoint, actor=operator)
-    page = open_page(operator, f"/runs/{whole.pk}/compare/{fork.pk}/")
-    assert f"Run {fork.pk} has not run this task yet." in page.text
-    assert "null" not in page.text
-    assert f"{timezone.localtime(whole.created_at):%B %Y}, " in page.text
 
 
 def test_a_record_marks_only_what_the_edit_changed(

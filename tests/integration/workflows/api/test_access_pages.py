@@ -107,7 +107,7 @@ ROWS = {
     ),
     **dict.fromkeys(("precedents", "reveal", "impact", "preview"), "run"),
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
-    **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
+    **dict.fromkeys(("fork", "make_capability", "revoke_grant", "record"), "run"),
     # review endpoints and the catalogue
     **dict.fromkeys(
         ("api-reviews-pending", "api-reviews-bulk", "api-reviews-history", "api-reviews-similar"),

@@ -6,10 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reviews.runs.live_status import with_live_status
-from tests.unit.reviews.runs.test_comparison import view
+from workflows.executions.selectors import TaskView
 from workflows.models import ExecutionEvent
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def view(name: str, **more: Any) -> TaskView:
+    known = {"label": name, "type": "tool", "target": "unit.value", "layer": 0, "needs": ()}
+    return TaskView(id=name, permission_set=None, **{**known, "status": "SUCCEEDED", **more})
 
 
 def at(seconds: float) -> datetime:
