@@ -260,7 +260,8 @@ def _database_sockets() -> list[str]:
     ]
     redis = urlsplit(settings.REDIS_URL)
     if redis.scheme == "unix":
-        found.append(unquote(f"{redis.netloc}{redis.path}"))
+        # Before an @ are a name and a password.
+        found.append(unquote(f"{redis.netloc.rpartition('@')[2]}{redis.path}"))
     return found
 
 

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -53,6 +52,7 @@ from reviews.security_events import ocsf
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from tests.support.pages import browser
+from tests.support.servers import database_url
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
@@ -787,10 +787,10 @@ def test_off_peak(
 def app_url() -> str:
     if settings.DATABASES["default"]["USER"] != SUPERUSER:
         pytest.skip("needs the embedded server, where the roles are known")
-    host = quote(connection.settings_dict["HOST"], safe="")
-    name = quote(connection.settings_dict["NAME"], safe="")
-    grant(f"postgres://{SUPERUSER}@{host}/{name}", f"postgres://{APP_ROLE}@{host}/{name}")
-    return f"postgres://{APP_ROLE}@{host}/{name}"
+    name = connection.settings_dict["NAME"]
+    url = database_url(APP_ROLE, name)
+    grant(database_url(SUPERUSER, name), url)
+    return url
 
 
 def test_the_product_erases_through_the_function_only(
@@ -819,7 +819,8 @@ def test_the_product_erases_through_the_function_only(
         ids = [run.pk, kept.pk]
         found = session.execute("SELECT holdpoint_erase(%s, %s::bigint[])", [policy.pk, ids])
         assert found.fetchone() == (1,)
-    with psycopg.connect(app_url.replace(APP_ROLE, SUPERUSER), autocommit=True) as session:
+    superuser_url = database_url(SUPERUSER, connection.settings_dict["NAME"])
+    with psycopg.connect(superuser_url, autocommit=True) as session:
         session.execute("CREATE ROLE holdpoint_reader")
         try:
             session.execute("GRANT USAGE ON SCHEMA public TO holdpoint_reader")

@@ -105,7 +105,7 @@ def test_sockets_of_the_databases_are_denied(
 ) -> None:
     database = {"HOST": "/srv/postgres", "PORT": "5433"}
     monkeypatch.setitem(settings.DATABASES, "default", database)
-    settings.REDIS_URL = "unix:///srv/redis/redis.sock?db=0"
+    settings.REDIS_URL = "unix://:secret@/srv/redis/redis.sock?db=0"
     assert deny_list.path_problem("/srv/postgres/.s.PGSQL.5433", "write")
     assert deny_list.path_problem("/srv/redis/redis.sock", "read")
     assert deny_list.path_problem("/srv/redis/", "read")
