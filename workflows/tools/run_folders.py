@@ -53,10 +53,7 @@ def run_folder(execution_id: int) -> Path:
     be created.
     """
     root = file_root()
-    run = Execution.objects.filter(pk=execution_id, erased_at=None).only(
-        "workflow", "policy", "parent"
-    )
-    execution = run.first()
+    execution = Execution.objects.filter(pk=execution_id, erased_at=None).first()
     if execution is None:
         raise permanent_failure(f"run {execution_id} has no files: its data was erased")
     folder = root / folder_name(execution)
@@ -131,7 +128,7 @@ def _copy(source: Path, target: Path) -> None:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             if not stat.S_ISREG(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
                 continue
-            with open(os.open(name, flags, dir_fd=descriptor), "rb") as original:
+            with os.fdopen(os.open(name, flags, dir_fd=descriptor), "rb") as original:
                 status = os.fstat(original.fileno())
                 if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                     continue
@@ -165,7 +162,7 @@ def _delete_except(kind: str, field: str, runs: QuerySet[Execution]) -> int:
     parent, deleted = file_root() / kind, 0
     if not parent.is_dir():
         return 0
-    names = [name for name in sorted(os.listdir(parent)) if _id_of(name) is not None]
+    names = sorted(each.name for each in parent.iterdir() if _id_of(each.name) is not None)
     for start in range(0, len(names), _BATCH):
         ids = {name: _id_of(name) for name in names[start : start + _BATCH]}
         rows = runs.filter(**{f"{field}__in": ids.values()})

@@ -56,6 +56,7 @@ from tests.support.servers import database_url
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
+from workflows.engine.ports import TaskFailed
 from workflows.executions.access import visible_to
 from workflows.executions.definitions import delete_workflow
 from workflows.executions.jobs import run_to_rest
@@ -75,6 +76,7 @@ from workflows.models import (
     WebhookEndpoint,
     Workflow,
 )
+from workflows.tools.run_folders import run_folder
 from workflows.webhooks.services import delete_old_deliveries
 
 if TYPE_CHECKING:
@@ -117,6 +119,32 @@ def decided(start: Start, reviewer: "User", text: str = SECRET) -> Execution:
     assert only_hold(run).task_title == "Write to the customer"
     decide(only_hold(run), reviewer, comment="fine")
     return run_to_rest(run.pk)
+
+
+def _stop(*_: Any, **__: Any) -> None:
+    raise OSError("stopped in the middle")
+
+
+def test_the_files_of_an_erased_run_are_deleted(
+    start: Start, policy: RetentionPolicy, settings: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also when the process ends between the erasure and the deletion, or in the middle of it."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
+    old, recent = start(echo("a")), start(echo("a"))
+    for run in (old, recent):
+        (run_folder(run.pk) / "sub").mkdir()
+        (run_folder(run.pk) / "sub" / "secret.txt").write_text(SECRET)
+    age(old)
+    with monkeypatch.context() as patch:
+        patch.setattr("workflows.sandbox.rundir.os.rmdir", _stop)
+        assert erase_due() == 1
+    assert (tmp_path / "runs" / str(old.pk)).exists(), "not deleted to its end"
+    cache.clear()
+    assert erase_due() == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [str(recent.pk)]
+    with pytest.raises(TaskFailed, match="its data was erased"):
+        run_folder(old.pk)
 
 
 def test_a_run_without_records_is_deleted(start: Start, policy: RetentionPolicy) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
+from django.test import Client
 from django.urls import reverse
 
 from tests.integration.workflows.api.conftest import *  # noqa: F403 - bearer and session
@@ -186,9 +187,9 @@ def test_rest_asks_for_a_confirmation(session: Any, people: Any, settings: Any) 
 
 
 def test_only_a_superuser_without_a_token_sets_a_command(
-    staff: Any, bearer: Any, session: Any, people: Any
+    bearer: Any, session: Any, people: Any
 ) -> None:
-    """Whoever sets the command of a stdio server has a shell of the workers' account."""
+    """A person who sets the command of a stdio server has a shell of the workers' account."""
     web = McpServer.objects.create(
         name="web", transport="http", url="https://mcp.example.invalid/mcp"
     )
@@ -196,7 +197,10 @@ def test_only_a_superuser_without_a_token_sets_a_command(
     before = list(McpServer.objects.order_by("pk").values())
     change = "admin:workflows_mcpserver_change"
     command = {"transport": "stdio", "command": "sh", "args": '["-c", "id"]'}
-    client = staff("admin")
+    people["admin"].is_staff = True
+    people["admin"].save()
+    client = Client()
+    client.force_login(people["admin"])
     for row, fields in (
         (None, command),
         (web, command),
