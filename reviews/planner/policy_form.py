@@ -212,6 +212,13 @@ GENERAL: Final = (
     Setting("calendar", lazy("Deadlines count in the business hours of"), "choice"),
     Setting("permission_ceiling", lazy("Highest permission of a task"), "choice"),
     Setting(
+        "files",
+        lazy("Files"),
+        "choice",
+        lazy("Runs that share a folder can read and overwrite each other's files."),
+        options=(("run", lazy("a folder for each run")), ("workflow", lazy("one for all runs"))),
+    ),
+    Setting(
         "key_arguments",
         lazy("Arguments shown in the queue"),
         "lines",

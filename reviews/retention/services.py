@@ -26,6 +26,7 @@ from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions import access
 from workflows.models import Execution, Gate, Workflow
+from workflows.tools import run_folders
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -195,10 +196,18 @@ def erase_due() -> int:
     """Erase runs that are due, in batches, and return how many; the sweeper calls this.
 
     A round ends after `ROUND_SECONDS`, and the next one goes on: a batch is one transaction, and
-    what is due is read anew for each.
+    what is due is read anew for each. The files of erased runs are deleted at the end of a round,
+    also those of an earlier round that did not get so far.
     """
     if not _is_off_peak() or cache.get(_PAUSED):
         return 0
+    try:
+        return _erase_for_a_round()
+    finally:
+        run_folders.delete_erased()
+
+
+def _erase_for_a_round() -> int:
     done, end = 0, time.monotonic() + ROUND_SECONDS
     for policy in RetentionPolicy.objects.filter(enabled=True, keep_days__isnull=False):
         while erased := erase_batch(policy):

@@ -11,6 +11,7 @@ from workflows.engine.permissions import NAMED
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.executions.selectors import TaskView, revision_of
 from workflows.models import Execution
+from workflows.tools.run_folders import folder_name
 
 _MAX_OUTPUTS: Final = 10
 _MAX_FILES: Final = 50
@@ -41,6 +42,7 @@ def result_panel(
         return None
     return {
         "files": files,
+        "folder": folder_name(execution),
         "outputs": tuple(
             {"id": each.id, "title": each.label, "view": _view(views[each.id, "output"])}
             for each in last[:_MAX_OUTPUTS]

@@ -34,6 +34,7 @@ def _url(server: McpServer) -> str:
 
 def _form(request: HttpRequest, server: McpServer | None, *, submitted: bool) -> McpServerForm:
     form = McpServerForm(request.POST if submitted else None, instance=server)
+    form.is_superuser = current_user(request).is_superuser
     form.confirmed = step_up.is_recent(step_up.confirmed_at(request))
     return form
 

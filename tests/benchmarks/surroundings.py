@@ -156,8 +156,7 @@ def bench(*, quick: bool) -> Iterator[Bench]:
         servers.stop()
         urls = servers.start()
         _settle(home, urls.superuser, urls.redis)
-        layout = servers.layout
-        conninfo = f"host={layout.sockets} user=postgres dbname=holdpoint"
+        conninfo = urls.superuser
         os.environ["BENCH_DATABASE"] = conninfo
         _prepare()
         yield Bench(quick, conninfo, stack)

@@ -28,6 +28,7 @@ from config.devserver.embedded.layout import (
     package_folder,
 )
 from tests.support.processes import ROOT, end, wait_for
+from tests.support.servers import database_url
 from workflows.api.client import Client
 
 PAGE = Path("docs/operations.md")
@@ -85,8 +86,11 @@ class Machine:
         path.chmod(0o755)
 
     def url(self, role: str, database: str = "") -> str:
-        user = SUPERUSER if role == "superuser" else f"{self.name}_{role}"
-        return f"postgres://{user}@{self.host}/{database or self.name}"
+        if role == "superuser":
+            return database_url(SUPERUSER, database or self.name)
+        # The page leaves out the passwords.
+        account = f"{self.name}_{role}:{quote('…')}"
+        return f"postgres://{account}@{self.host}/{database or self.name}"
 
     def meant(self, text: str) -> str:
         """The page's text with the addresses of this machine."""

@@ -35,7 +35,8 @@ def database_url() -> str:
     """The address of the present test database."""
     values = connection.settings_dict
     query = urlencode({"host": values["HOST"], "port": values["PORT"]})
-    return f"postgresql://{quote(values['USER'])}@/{values['NAME']}?{query}"
+    account = f"{quote(values['USER'])}:{quote(values['PASSWORD'])}"
+    return f"postgresql://{account}@/{values['NAME']}?{query}"
 
 
 def environment(**more: str) -> dict[str, str]:

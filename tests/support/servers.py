@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from config.devserver.embedded import EmbeddedServers
+from config.devserver.embedded import EmbeddedServers, Layout
 
 OURS = re.compile(r"holdpoint-test-(\d+)")
 
@@ -16,11 +16,17 @@ OURS = re.compile(r"holdpoint-test-(\d+)")
 def start() -> None:
     """Starts them, or finds them started by another xdist worker of this run."""
     home = Path(os.environ["HOLDPOINT_TEST_HOME"])
-    if not home.exists():
+    servers = EmbeddedServers(home, durable=False)
+    if not servers.layout.logs.exists():
         remove_leftovers()
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o711)  # the account that runs PostgreSQL must be able to walk in
-    EmbeddedServers(home, durable=False).start()
+    servers.start()
+
+
+def database_url(role: str, database: str) -> str:
+    """The address of a database of this run's PostgreSQL for one of its roles."""
+    return Layout.of(os.environ["HOLDPOINT_TEST_HOME"]).database_url(role, database)
 
 
 def stop(home: Path) -> None:

@@ -58,8 +58,9 @@ class McpServerAdmin(Base):
         return [*known, "synced_at", "sync_error"] if obj is not None else known
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Pass the confirmation to the form: a stdio server runs a command."""
+        """Pass the user's rights to the form: a stdio server runs a command."""
         form: Any = super().get_form(request, *args, **kwargs)
+        form.is_superuser = request.user.is_superuser
         form.confirmed = step_up.is_recent(step_up.confirmed_at(request))
         return form
 

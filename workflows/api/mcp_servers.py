@@ -41,6 +41,7 @@ else:
     ServerModel = serializers.ModelSerializer
 
 register(mcp_servers.ConfirmationNeeded, status=403, code="step_up")
+register(mcp_servers.SuperuserNeeded, status=403, code="superuser_needed")
 
 _ID = OpenApiParameter("server_id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)
 
@@ -147,7 +148,10 @@ class McpServersView(ListAPIView[McpServer]):
 
     def _create(self, request: Request) -> StoredResponse:
         made = mcp_servers.save_server(
-            actor=caller(request), fields=_fields(request), confirmed=_confirmed(request)
+            actor=caller(request),
+            fields=_fields(request),
+            confirmed=_confirmed(request),
+            by_token=request.auth is not None,
         )
         location = reverse("mcp-server", kwargs={"server_id": str(made.pk)})
         return StoredResponse(201, json_text(McpServerSerializer(made).data), location)
@@ -180,6 +184,7 @@ class McpServerView(APIView):
             actor=caller(request),
             fields=_fields(request, partial=True),
             confirmed=_confirmed(request),
+            by_token=request.auth is not None,
             server=_server(server_id),
         )
         return Response(McpServerSerializer(saved).data)

@@ -273,6 +273,8 @@ class Policy(_Frozen):
     # Whether a rejection needs a comment; None: on pages, and not over REST and MCP.
     require_rejection_reason: bool | None = None
     permission_ceiling: str = "trusted"
+    # Whether each run has a folder for its files, or all runs of the workflow share one.
+    files: Literal["run", "workflow"] = "run"
     # Name of the calendar in whose hours deadlines, reminders and escalations of people count.
     # None: the calendar of the installation, if any; "": around the clock.
     calendar: str | None = Field(default=None, max_length=100)

@@ -285,6 +285,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "permission_ceiling": lambda floor, wanted: _narrower(
         floor.permission_ceiling, wanted.permission_ceiling
     ),
+    # A run may keep its files to itself; sharing them is for the workflow to say.
+    "files": lambda floor, wanted: wanted.files in ("run", floor.files),
     # Rules that skip reviews are published for a workflow; no override has any.
     "review_rules.version": lambda floor, wanted: (
         wanted.review_rules.version == floor.review_rules.version

@@ -10,12 +10,15 @@ from typing import Any
 from workflows import conf
 from workflows.common.schemas import FieldError, schema_errors
 from workflows.engine.dag import CapabilityTask, CodeTask
+from workflows.engine.permissions import is_scratch_path
 from workflows.engine.ports import TaskCall, TaskFailed
 from workflows.engine.reasons import Reason
 from workflows.permissions import deny_list
 from workflows.permissions.capabilities import StoredCode
 from workflows.permissions.effective import EffectivePermissions
 from workflows.sandbox import CodeRequest, CodeResult, SandboxConfig, clear_leftovers, run_code
+from workflows.tools.approved_files import check_approved_files
+from workflows.tools.run_folders import run_folder
 
 logger = logging.getLogger(__name__)
 
@@ -53,22 +56,33 @@ def run_task_code(
 ) -> CodeResult:
     """Run the code of a code or capability task in this thread; raises as `run_code` does.
 
-    Inputs and output of a capability must match its schemas.
+    Inputs and output of a capability must match its schemas. Code that can open the run's files
+    fails if a file that a person approved has changed, before or while it runs.
     """
     code = effective.code
     if isinstance(call.task, CapabilityTask):
         _check_inputs(call.task, code, call.inputs)
-    result = run_code(code_request(call, effective, seconds), should_stop)
+    request = code_request(call, effective, seconds)
+    if request.scratch_dir is not None:
+        check_approved_files(int(call.execution_id))
+    result = run_code(request, should_stop)
+    if request.scratch_dir is not None:
+        check_approved_files(int(call.execution_id))
     if code is not None:
         _check_output(code, result)
     return result
 
 
 def code_request(call: TaskCall, effective: EffectivePermissions, seconds: float) -> CodeRequest:
-    """Return the sandbox request for a task, with a time limit of `seconds`."""
+    """Return the sandbox request for a task, with a time limit of `seconds`.
+
+    Code with a permission for files works in the folder of its run, other code in an empty one.
+    """
     task = call.task if isinstance(call.task, CodeTask) else effective.code
     if task is None:
         raise TaskFailed(Reason("no_code"), retryable=False)
+    paths = (*effective.permissions.read_paths, *effective.permissions.write_paths)
+    uses_files = any(map(is_scratch_path, paths))
     return CodeRequest(
         language=task.language,
         code=task.code,
@@ -76,6 +90,7 @@ def code_request(call: TaskCall, effective: EffectivePermissions, seconds: float
         permissions=effective.permissions,
         timeout_seconds=seconds,
         memory_mb=conf.sandbox_memory_mb(),
+        scratch_dir=run_folder(int(call.execution_id)) if uses_files else None,
         env=granted_values(effective.permissions.env_names),
         config=sandbox_config(),
     )

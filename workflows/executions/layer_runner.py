@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -47,10 +47,12 @@ from workflows.permissions.effective import EffectivePermissions, GrantWatch, ef
 from workflows.remote import services as remote
 from workflows.sandbox import CodeResult
 from workflows.tools import registry
+from workflows.tools.approved_files import approved_files, check_approved_files
 from workflows.tools.context import ToolContext
 from workflows.tools.invocation import call as call_async
 from workflows.tools.invocation import call_sync
 from workflows.tools.mcp_client import McpServerSpec, pool
+from workflows.tools.run_folders import run_folder
 
 from .code_execution import run_task_code
 
@@ -260,6 +262,7 @@ def _submit(
     if isinstance(task, ExternalActionTask):
         return _completed(task.result(call.inputs))
     effective.check()
+    execution_id = int(call.execution_id)
     if not isinstance(task, ToolTask):
         return queue.add(run_task_code, call, effective, time_limit(call), cancelled.is_set)
     if task.runner is not None:
@@ -274,12 +277,16 @@ def _submit(
             cancelled=cancelled,
             permissions=effective.permissions,
             feedback=call.feedback,
+            folder=partial(run_folder, execution_id),
+            approved_files=partial(approved_files, execution_id),
         )
         if tool.is_async:
             return background_loop.submit(call_async(tool, call.inputs, ctx))
         return queue.add(call_sync, tool, call.inputs, ctx)
     server, _, name = task.tool.partition(".")
     spec = server_spec(server)
+    if spec.transport == "stdio":
+        check_approved_files(execution_id)
     remaining = deadline - time.monotonic()
     return background_loop.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
 

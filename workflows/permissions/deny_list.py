@@ -9,10 +9,10 @@ sandbox, the built-in tools and the HTTP client apply it again when a file or a 
 opened, and the runner turns a request for a denied resource into a failed task instead of a hold.
 
 A path is denied when it lies in a denied folder, or holds one: a permission for `/` or `/var`
-would cover `/etc` or `/var/run`. The folder of the file tools (`HOLDPOINT_FILE_ROOT`) is the only
-exception, and only where it lies below a denied folder; the most specific of the two wins. Paths
-are compared as they are spelled and with symbolic links resolved, without regard to case, Unicode
-compatibility forms and trailing dots.
+would cover `/etc` or `/var/run`. The folder of the file tools (`HOLDPOINT_FILE_ROOT`) is denied
+too, because it has the files of all runs; the only exception is the working folder of the task
+(`scratch`), and the most specific of the two wins. Paths are compared as they are spelled and with
+symbolic links resolved, without regard to case, Unicode compatibility forms and trailing dots.
 """
 
 from __future__ import annotations
@@ -145,9 +145,8 @@ def path_problem(
     if is_scratch_path(path):
         return None
     spelled = os.path.normpath(path)
-    denied, allowed = _roots(operation), _exceptions()
-    if scratch is not None:
-        allowed = {**allowed, **_both_forms((str(scratch),))}
+    denied = {**_roots(operation), **_file_root()}
+    allowed = _both_forms((str(scratch),)) if scratch is not None else {}
     # Check the spelling first: a link below /proc depends on the process that resolves it.
     try:
         resolved = str(real_paths.resolve(spelled))
@@ -158,6 +157,13 @@ def path_problem(
         if problem:
             return problem
     return None
+
+
+def file_root_problem(root: str) -> Reason | None:
+    """Return why `root` cannot have the files of runs: it is itself on the list; None if it can."""
+    denied = _roots("write")
+    folder = next((denied[parts] for parts in _both_forms((root,)) if parts in denied), None)
+    return None if folder is None else Reason("denied_path", {"path": folder})
 
 
 def _outside(path: str, denied: Mapping[Parts, str], allowed: Iterable[Parts]) -> Reason | None:
@@ -243,19 +249,20 @@ def _configured_paths() -> tuple[str, ...]:
     return tuple(sorted((*files, *named, *_database_sockets())))
 
 
+def _file_root() -> dict[Parts, str]:
+    root = settings.HOLDPOINT.get("file_root") if settings.configured else None
+    return _both_forms((str(root),)) if root else {}
+
+
 def _database_sockets() -> list[str]:
     found = [
         f"{folder}/.s.PGSQL.{port}" for folder, port in _database_servers() if folder[:1] == "/"
     ]
     redis = urlsplit(settings.REDIS_URL)
     if redis.scheme == "unix":
-        found.append(unquote(f"{redis.netloc}{redis.path}"))
+        # Before an @ are a name and a password.
+        found.append(unquote(f"{redis.netloc.rpartition('@')[2]}{redis.path}"))
     return found
-
-
-def _exceptions() -> dict[Parts, str]:
-    root = settings.HOLDPOINT.get("file_root") if settings.configured else None
-    return _both_forms((str(root),)) if root else {}
 
 
 # -- hosts -----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 def _file_root() -> list[CheckMessage]:
     """Report a directory of the file tools that the deny list covers."""
     root = settings.HOLDPOINT.get("file_root")
-    problem = deny_list.path_problem(str(root), "write", below=False) if root else None
+    problem = deny_list.file_root_problem(str(root)) if root else None
     if not problem:
         return []
     return [

@@ -101,12 +101,10 @@ class RunEnvironment:
     request: CodeRequest
     scratch: Path
     permissions: PermissionSet
-    scratch_persists: bool
 
     @classmethod
     def of(cls, request: CodeRequest, run_dir: Path) -> RunEnvironment:
         """Resolve `request` for a run in `run_dir`; create the working directory."""
-        persists = request.scratch_dir is not None
         scratch = (request.scratch_dir or run_dir / "scratch").resolve()
         scratch.mkdir(parents=True, exist_ok=True)
         bound = deny_list.without_denied(request.permissions.bound(str(scratch)), scratch=scratch)
@@ -116,11 +114,11 @@ class RunEnvironment:
             write_paths=tuple(filter(_is_unchanged, bound.write_paths)),
             env_names=bound.env_names,
         )
-        return cls(request, scratch, resolved, persists)
+        return cls(request, scratch, resolved)
 
     def resource(self, path: Path) -> str:
         """Return the name of the resolved `path` for people and for grants of later runs."""
-        if not self.scratch_persists and path.is_relative_to(self.scratch):
+        if path.is_relative_to(self.scratch):
             inside = path.relative_to(self.scratch)
             return SCRATCH if str(inside) == "." else f"{SCRATCH}/{inside}"
         return permission_entry(path)

@@ -153,7 +153,7 @@ class _Run:
         if child.written() - self.received > config.max_file_bytes + _RUNTIME_WRITE_BYTES:
             raise task_failure("The program wrote more to disk than it may")
         now = time.monotonic()
-        if self.environment.scratch_persists or now - self.counted < _COUNT_INTERVAL_SECONDS:
+        if now - self.counted < _COUNT_INTERVAL_SECONDS:
             return
         self.counted = now
         if exceeds_limits(self.environment.scratch, config.max_files):

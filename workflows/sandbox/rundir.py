@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ def run_directory(root: Path | None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        _remove(folder)
+        remove_folder(folder)
 
 
 def record_child(folder: Path, pid: int) -> None:
@@ -45,7 +46,7 @@ def clear_leftovers(root: Path | None = None) -> int:
         if name is None or folder.is_symlink() or _is_alive(name[1]):
             continue
         _kill_recorded_child(folder)
-        _remove(folder)
+        remove_folder(folder)
         cleared += 1
     return cleared
 
@@ -96,12 +97,15 @@ def exceeds_limits(folder: Path, most: int) -> bool:
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Delete `folder` at any depth, even where a full path would be too long.
 
-    Another worker may delete it too; missing entries are ignored.
+    No link is followed.  Another worker may delete it too; missing entries are ignored.
     """
     with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            folder.unlink()
+            return
         folder.chmod(0o700)
         with _DirectoryCursor(folder) as cursor:
             _clear(cursor)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from workflows.engine.permissions import PermissionSet
+from workflows.engine.ports import TaskFailed
+
+if TYPE_CHECKING:
+    from .approved_files import ApprovedFile
 
 
 class CancelFlag(Protocol):
@@ -23,6 +28,14 @@ def _not_shown(share: float) -> None:
     """Drop the progress of a task that a worker runs."""
 
 
+def _no_folder() -> Path:
+    raise TaskFailed("only a worker gives a tool the folder of its run", retryable=False)
+
+
+def _no_approved_files() -> Mapping[str, ApprovedFile]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The argument `ctx` of a tool that declares it.
@@ -32,7 +45,8 @@ class ToolContext:
     `time.monotonic()` time or None. `permissions` is the permission set of the task with its
     grants; None for calls without grants, to which the tool's own set applies. `feedback` lists the
     changes that reviewers have requested for the task's output, oldest first. `on_progress`
-    receives the shares of `report_progress`.
+    receives the shares of `report_progress`. `folder` returns the folder of the run's files, and
+    `approved_files` the files in it that a person approved, by path; remote tools have neither.
     """
 
     idempotency_key: str = ""
@@ -43,6 +57,8 @@ class ToolContext:
     permissions: PermissionSet | None = None
     feedback: tuple[str, ...] = ()
     on_progress: Callable[[float], None] = _not_shown
+    folder: Callable[[], Path] = _no_folder
+    approved_files: Callable[[], Mapping[str, ApprovedFile]] = _no_approved_files
 
     def remaining(self) -> float | None:
         """Return the seconds until the deadline, at least 0; None without a deadline."""

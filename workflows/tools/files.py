@@ -1,4 +1,4 @@
-"""Built-in tools for files below the allowed root."""
+"""Built-in tools for files in the folder of the run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from django.conf import settings
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
-from workflows.permissions import deny_list
 
 from .context import ToolContext
 from .registry import tool
 from .root_directory import Root, permanent_failure
+from .run_folders import file_root
 
 #: Maximum number of bytes in one call: a result has to fit in one JSON string.
 MAX_FILE_BYTES = 256 * 1024
@@ -33,15 +32,17 @@ _DEFAULT_CONTEXT = ToolContext()
 
 
 def _inside(path: str) -> str:
-    """Validate before the run that a path stays below the root."""
+    """Validate before the run that a path stays in the folder of the run."""
     with _as_field_error():
-        file_root().parts(path)
+        file_root()
+        Root.check_spelling(path)
     return path
 
 
 def _writable(path: str) -> str:
     with _as_field_error():
-        Root.check_writable(file_root().parts(path))
+        file_root()
+        Root.check_writable(Root.check_spelling(path))
     return path
 
 
@@ -53,13 +54,13 @@ def _as_field_error() -> Iterator[None]:
         raise PydanticCustomError("path", "{why}", {"why": failure.message}) from None
 
 
-_PATH = Field(description="Path below the allowed root, with forward slashes.")
+_PATH = Field(description="Path in the folder of the run, with forward slashes.")
 FilePath = Annotated[str, _PATH, AfterValidator(_inside)]
 WritePath = Annotated[str, _PATH, AfterValidator(_writable)]
 
 
 class Listing(TypedDict):
-    """`files` and `directories` are paths below the root, sorted; `truncated` if there are more."""
+    """`files` and `directories` are sorted paths; `truncated` if there are more."""
 
     path: str
     files: list[str]
@@ -77,34 +78,21 @@ class FileText(TypedDict):
 
 
 class Written(TypedDict):
-    """Where the file is, below the root, its size in bytes and its SHA-256 in hex."""
+    """Where the file is in the run's folder, its size in bytes and its SHA-256 in hex."""
 
     path: str
     bytes: int
     sha256: str
 
 
-def file_root() -> Root:
-    """Return the root of the settings; raise TaskFailed when there is none."""
-    configured = settings.HOLDPOINT.get("file_root")
-    if not configured:
-        raise permanent_failure(
-            "file tools are switched off: the setting HOLDPOINT['file_root'] is empty"
-        )
-    return Root(configured)
-
-
 def _check(ctx: ToolContext, operation: Operation, root: Root, parts: tuple[str, ...]) -> None:
-    """Raise PermissionEscalationNeeded without a permission; $SCRATCH is the root."""
+    """Raise PermissionEscalationNeeded without a permission; $SCRATCH is the run's folder."""
     current = ctx.permissions
     if current is None:
         return
     resource = f"{SCRATCH}/{root.relative(parts)}" if parts else SCRATCH
     if current.bound(str(root.real)).allows(operation, str(root.real.joinpath(*parts))):
         return
-    problem = deny_list.path_problem(str(root.real.joinpath(*parts)), operation, below=False)
-    if problem:
-        raise permanent_failure(f"{root.relative(parts)!r} is not for tools: {problem}")
     try:
         requested = current.union(smallest_cover(operation, resource))
     except ValueError as error:
@@ -127,7 +115,7 @@ def list_directory(
     The paths in the result can be given to read_file as they are.  Links are left out, and a
     recursive listing does not go into .git.
     """
-    root = file_root()
+    root = Root(ctx.folder())
     _check(ctx, "read", root, root.parts(path))
     listing = Listing(
         path=root.relative(root.parts(path)), files=[], directories=[], truncated=False
@@ -179,9 +167,10 @@ def _mode(descriptor: int, name: str) -> int:
 def read_file(path: FilePath, ctx: ToolContext = _DEFAULT_CONTEXT) -> FileText:
     """Read a UTF-8 text file and return its content, size and checksum.
 
-    At most 256 KiB; a larger or a binary file is an error.
+    At most 256 KiB; a larger or a binary file is an error, and so is a file that changed after a
+    person approved it in this run.
     """
-    root = file_root()
+    root = Root(ctx.folder())
     parts = root.parts(path)
     _check(ctx, "read", root, parts)
     shown = root.relative(parts)
@@ -195,7 +184,11 @@ def read_file(path: FilePath, ctx: ToolContext = _DEFAULT_CONTEXT) -> FileText:
         raise permanent_failure(f"{shown!r} is not UTF-8 text (byte {error.start})") from None
     if "\x00" in text:
         raise permanent_failure(f"{shown!r} is not text: it has a NUL character")
-    return FileText(path=shown, content=text, **_fingerprint(data))
+    fingerprint = _fingerprint(data)
+    approved = ctx.approved_files().get(shown)
+    if approved is not None:
+        approved.check(shown, fingerprint["sha256"])
+    return FileText(path=shown, content=text, **fingerprint)
 
 
 @tool(idempotent=True, permission_set="filesystem", title="Write a file")
@@ -208,9 +201,9 @@ def write_file(
 ) -> Written:
     """Write text to a file, creating its folders; an existing file is replaced in one step.
 
-    Returns the path below the root, the size in bytes and the SHA-256 of what was written.
+    Returns the path in the run's folder, the size in bytes and the SHA-256 of what was written.
     """
-    root = file_root()
+    root = Root(ctx.folder())
     parts = root.parts(path)
     _check(ctx, "write", root, parts)
     data = _encoded(content)

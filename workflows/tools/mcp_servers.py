@@ -46,6 +46,16 @@ class ConfirmationNeeded(Exception):
         super().__init__("A stdio server runs a command. Confirm with your code first.")
 
 
+class SuperuserNeeded(Exception):
+    """The change is for superusers: it decides which program a worker starts."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Only a superuser who is signed in can add or change a stdio server: it runs a command "
+            "as the account of the workers. No token can."
+        )
+
+
 def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Return what is wrong with the connection settings of a server; all of FIELDS are given."""
     problems = [
@@ -127,14 +137,26 @@ def needs_confirmation(fields: Mapping[str, Any], server: McpServer | None) -> b
     return any(getattr(server, name) != fields[name] for name in _PROGRAM if name in fields)
 
 
+def runs_command(fields: Mapping[str, Any], server: McpServer | None) -> bool:
+    """Whether a server with these fields is a stdio server, or `server` was one before."""
+    is_stdio = fields["transport"] == McpServer.Transport.STDIO
+    return is_stdio or (server is not None and server.transport == McpServer.Transport.STDIO)
+
+
 def save_server(
-    *, actor: User, fields: Mapping[str, Any], confirmed: bool, server: McpServer | None = None
+    *,
+    actor: User,
+    fields: Mapping[str, Any],
+    confirmed: bool,
+    by_token: bool,
+    server: McpServer | None = None,
 ) -> McpServer:
     """Create a server, or change the given fields of `server`, and log the change.
 
     Stored values are kept as `with_stored_values` says.
     `confirmed`: the actor entered a code recently, or acts with a token that may do without.
-    Raises InvalidRequest or ConfirmationNeeded.
+    Raises InvalidRequest or ConfirmationNeeded, and SuperuserNeeded for a stdio server unless the
+    actor is a superuser without a token.
     """
     whole = with_stored_values(fields, server)
     if problems := server_problems(whole):
@@ -143,6 +165,8 @@ def save_server(
     taken = InvalidRequest((Problem("name", "taken", "is the name of another server"),))
     if others.filter(name=whole["name"]).exists():
         raise taken
+    if runs_command(whole, server) and (by_token or not actor.is_superuser):
+        raise SuperuserNeeded
     if not confirmed and needs_confirmation(whole, server):
         raise ConfirmationNeeded
     changed = [name for name in FIELDS if server is None or getattr(server, name) != whole[name]]
@@ -213,10 +237,16 @@ def _new_server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def import_servers(*, actor: User, data: Any, confirmed: bool) -> list[McpServer]:
-    """Create every server of a `mcpServers` object, or none; raises what `save_server` raises."""
+    """Create every server of a `mcpServers` object, or none, for a person who is signed in.
+
+    Raises what `save_server` raises.
+    """
     rows = parse_import(data)
     with transaction.atomic():
-        return [save_server(actor=actor, fields=each, confirmed=confirmed) for each in rows]
+        return [
+            save_server(actor=actor, fields=each, confirmed=confirmed, by_token=False)
+            for each in rows
+        ]
 
 
 def _log(actor: User, server: McpServer, flag: int, message: str | list[dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import posixpath
 import secrets
 import stat
 from collections.abc import Iterator
@@ -56,10 +57,7 @@ class Root:
 
         Raises TaskFailed for a path that is empty, malformed or outside of the root.
         """
-        if not path or len(path) > _MAX_PATH or any(ord(char) < 32 for char in path):
-            raise permanent_failure(
-                f"path {path[:80]!r} is empty, too long or has control characters"
-            )
+        self.check_spelling(path)
         try:
             real = real_paths.resolve(self._real / path)
         except (OSError, RuntimeError, UnicodeError, ValueError) as error:
@@ -70,10 +68,25 @@ class Root:
         self._check_denied(parts, "read")
         return parts
 
+    @classmethod
+    def check_spelling(cls, path: str) -> tuple[str, ...]:
+        """Return the components of `path` without looking at any file.
+
+        Raises TaskFailed for a path that is empty, malformed, absolute or above the root.
+        """
+        if not path or len(path) > _MAX_PATH or any(ord(char) < 32 for char in path):
+            raise permanent_failure(
+                f"path {path[:80]!r} is empty, too long or has control characters"
+            )
+        normal = PurePosixPath(posixpath.normpath(path))
+        if normal.is_absolute() or normal.parts[:1] == ("..",):
+            raise permanent_failure(f"path {path!r} lies outside the allowed root")
+        return normal.parts
+
     def _check_denied(self, parts: tuple[str, ...], operation: Operation) -> None:
         """Raise TaskFailed for a path on the deny list: the root may contain the product itself."""
         path = str(self._real.joinpath(*parts))
-        problem = deny_list.path_problem(path, operation, below=False)
+        problem = deny_list.path_problem(path, operation, scratch=self._real, below=False)
         if problem:
             raise permanent_failure(f"{self.relative(parts)!r} is not for tools: {problem}")
 

@@ -53,6 +53,8 @@ class McpServerForm(FormBase):
 
     confirmed: bool = False
     """Whether the user entered a second factor recently; set for each request."""
+    is_superuser: bool = False
+    """Whether the user may set a command; set for each request."""
 
     class Meta:
         model = McpServer
@@ -76,6 +78,8 @@ class McpServerForm(FormBase):
             problems = invalid.problems
         for problem in problems:
             self.add_error(problem.path, problem.message)
+        if not self.errors and not self.is_superuser and mcp_servers.runs_command(fields, stored):
+            self.add_error("transport", str(mcp_servers.SuperuserNeeded()))
         if self.errors or self.confirmed:
             return cleaned
         if mcp_servers.needs_confirmation(fields, stored):
@@ -91,6 +95,7 @@ class McpServerForm(FormBase):
             actor=actor,
             fields={name: self.cleaned_data[name] for name in mcp_servers.FIELDS},
             confirmed=self.confirmed,
+            by_token=False,
             server=self._stored(),
         )
 
@@ -105,6 +110,6 @@ def import_text(
         return (), (str(error),)
     except InvalidRequest as invalid:
         return (), tuple(f"{each.path}: {each.message}" for each in invalid.problems)
-    except mcp_servers.ConfirmationNeeded as needed:
+    except (mcp_servers.SuperuserNeeded, mcp_servers.ConfirmationNeeded) as needed:
         return (), (str(needed),)
     return made, ()

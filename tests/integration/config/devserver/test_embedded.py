@@ -8,12 +8,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 import redis
 
 from config.devserver.embedded import EmbeddedError, EmbeddedServers, Layout
-from config.devserver.embedded.layout import MAX_SOCKET_PATH, SOCKET_NAME, reachable
+from config.devserver.embedded.layout import (
+    APP_ROLE,
+    MAX_SOCKET_PATH,
+    OWNER_ROLE,
+    SOCKET_NAME,
+    SUPERUSER,
+    reachable,
+)
 from config.devserver.embedded.postgres import own_folder
 from config.devserver.embedded.processes import is_alive, wait_until
 
@@ -210,3 +218,63 @@ def test_a_start_that_fails_shows_the_log(home: Path) -> None:
         settings.write("no_such_setting = 1\n")
     with pytest.raises(EmbeddedError, match="no_such_setting"):
         servers.start()
+
+
+# --- passwords ------------------------------------------------------------------------------------
+
+
+def test_nobody_connects_without_the_password(home: Path) -> None:
+    layout = started(home).layout
+    assert stat.S_IMODE((home / "servers_key").stat().st_mode) == 0o600
+    folder, database = str(layout.sockets), "holdpoint"
+    for role in (SUPERUSER, OWNER_ROLE, APP_ROLE):
+        assert one(layout.database_url(role), "SELECT current_user") == role
+        for password in (None, "", "x", layout.password("another")):
+            with pytest.raises(psycopg.OperationalError, match=r"password|no password"):
+                psycopg.connect(host=folder, user=role, dbname=database, password=password)
+    assert len({layout.password(role) for role in (SUPERUSER, OWNER_ROLE, APP_ROLE, "redis")}) == 4
+    assert pong(layout.urls.redis)
+    for credentials in ("", ":x@", f":{layout.password(SUPERUSER)}@"):
+        with pytest.raises(redis.RedisError, match=r"(?i)auth|password"):
+            pong(f"unix://{credentials}{layout.redis_socket}")
+
+
+def test_no_password_is_in_a_command_line_or_a_log(home: Path) -> None:
+    layout = started(home).layout
+    key = (home / "servers_key").read_text()
+    secrets = [key, *(layout.password(user) for user in (SUPERUSER, OWNER_ROLE, APP_ROLE, "redis"))]
+    texts = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    texts += [path.read_text(errors="replace") for path in layout.logs.iterdir()]
+    assert any(str(layout.data) in text for text in texts)
+    assert not [text for text in texts if any(secret in text for secret in secrets)]
+    readable = [path for path in home.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    assert not [path for path in readable if key.encode() in path.read_bytes()]
+
+
+def test_a_home_from_before_passwords_is_upgraded_at_the_start(home: Path) -> None:
+    servers = started(home)
+    with psycopg.connect(servers.layout.urls.owner) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 42 AS n")
+    (servers.layout.data / "pg_hba.conf").write_text("local all all trust\n")
+    with psycopg.connect(servers.layout.urls.superuser, autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+        for role in (APP_ROLE, OWNER_ROLE, SUPERUSER):
+            connection.execute(f"ALTER ROLE {role} PASSWORD NULL")
+    with redis.Redis.from_url(servers.layout.urls.redis) as client:
+        client.config_set("requirepass", "")
+    (home / "servers_key").unlink()
+    again = started(home).layout
+    assert one(again.urls.owner, "SELECT n FROM kept") == 42
+    assert one(again.urls.database, "SELECT 1") == 1
+    assert pong(again.urls.redis)
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(host=str(again.sockets), user=SUPERUSER, dbname="holdpoint")
+    with pytest.raises(redis.RedisError, match=r"(?i)auth"):
+        pong(f"unix://{again.redis_socket}")
+
+
+def test_a_lost_key_is_explained(home: Path) -> None:
+    started(home)
+    (home / "servers_key").unlink()
+    with pytest.raises(EmbeddedError, match=r"servers_key was lost or replaced.*make reset"):
+        started(home)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -22,6 +21,7 @@ from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, on
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+from tests.support.servers import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Forge = Callable[..., None]
@@ -32,10 +32,9 @@ def app_role() -> str:
     """The address of the test database for the role the product runs as, rights granted."""
     if settings.DATABASES["default"]["USER"] != SUPERUSER:
         pytest.skip("needs the embedded server, where the roles are known")
-    host = quote(connection.settings_dict["HOST"], safe="")
-    name = quote(connection.settings_dict["NAME"], safe="")
-    url = f"postgres://{APP_ROLE}@{host}/{name}"
-    grant(f"postgres://{SUPERUSER}@{host}/{name}", url)
+    name = connection.settings_dict["NAME"]
+    url = database_url(APP_ROLE, name)
+    grant(database_url(SUPERUSER, name), url)
     return url
 
 

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -53,9 +52,11 @@ from reviews.security_events import ocsf
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from tests.support.pages import browser
+from tests.support.servers import database_url
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
+from workflows.engine.ports import TaskFailed
 from workflows.executions.access import visible_to
 from workflows.executions.definitions import delete_workflow
 from workflows.executions.jobs import run_to_rest
@@ -75,6 +76,7 @@ from workflows.models import (
     WebhookEndpoint,
     Workflow,
 )
+from workflows.tools.run_folders import run_folder
 from workflows.webhooks.services import delete_old_deliveries
 
 if TYPE_CHECKING:
@@ -117,6 +119,32 @@ def decided(start: Start, reviewer: "User", text: str = SECRET) -> Execution:
     assert only_hold(run).task_title == "Write to the customer"
     decide(only_hold(run), reviewer, comment="fine")
     return run_to_rest(run.pk)
+
+
+def _stop(*_: Any, **__: Any) -> None:
+    raise OSError("stopped in the middle")
+
+
+def test_the_files_of_an_erased_run_are_deleted(
+    start: Start, policy: RetentionPolicy, settings: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Also when the process ends between the erasure and the deletion, or in the middle of it."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
+    old, recent = start(echo("a")), start(echo("a"))
+    for run in (old, recent):
+        (run_folder(run.pk) / "sub").mkdir()
+        (run_folder(run.pk) / "sub" / "secret.txt").write_text(SECRET)
+    age(old)
+    with monkeypatch.context() as patch:
+        patch.setattr("workflows.sandbox.rundir.os.rmdir", _stop)
+        assert erase_due() == 1
+    assert (tmp_path / "runs" / str(old.pk)).exists(), "not deleted to its end"
+    cache.clear()
+    assert erase_due() == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [str(recent.pk)]
+    with pytest.raises(TaskFailed, match="its data was erased"):
+        run_folder(old.pk)
 
 
 def test_a_run_without_records_is_deleted(start: Start, policy: RetentionPolicy) -> None:
@@ -787,10 +815,10 @@ def test_off_peak(
 def app_url() -> str:
     if settings.DATABASES["default"]["USER"] != SUPERUSER:
         pytest.skip("needs the embedded server, where the roles are known")
-    host = quote(connection.settings_dict["HOST"], safe="")
-    name = quote(connection.settings_dict["NAME"], safe="")
-    grant(f"postgres://{SUPERUSER}@{host}/{name}", f"postgres://{APP_ROLE}@{host}/{name}")
-    return f"postgres://{APP_ROLE}@{host}/{name}"
+    name = connection.settings_dict["NAME"]
+    url = database_url(APP_ROLE, name)
+    grant(database_url(SUPERUSER, name), url)
+    return url
 
 
 def test_the_product_erases_through_the_function_only(
@@ -819,7 +847,8 @@ def test_the_product_erases_through_the_function_only(
         ids = [run.pk, kept.pk]
         found = session.execute("SELECT holdpoint_erase(%s, %s::bigint[])", [policy.pk, ids])
         assert found.fetchone() == (1,)
-    with psycopg.connect(app_url.replace(APP_ROLE, SUPERUSER), autocommit=True) as session:
+    superuser_url = database_url(SUPERUSER, connection.settings_dict["NAME"])
+    with psycopg.connect(superuser_url, autocommit=True) as session:
         session.execute("CREATE ROLE holdpoint_reader")
         try:
             session.execute("GRANT USAGE ON SCHEMA public TO holdpoint_reader")

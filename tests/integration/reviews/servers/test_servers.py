@@ -103,7 +103,7 @@ def test_errors_of_a_connection_are_shown(staff: Any) -> None:
 
 
 def test_servers_are_imported(staff: Any) -> None:
-    client = staff("admin")
+    client = staff("root")
     sent = {"json": json.dumps({"mcpServers": {"git": {"command": "x"}}})}
     assert client.post(IMPORT, sent).status_code == 303
     assert client.post(IMPORT, sent).status_code == 422
@@ -156,7 +156,7 @@ def mcp_tool() -> Tool:
 def test_the_marks_of_a_tool_are_overridden(staff: Any) -> None:
     tool = mcp_tool()
     page = reverse("reviews:tool", args=(tool.name,))
-    client = staff("admin")
+    client = staff("root")
     sent = {"permission_set": tool.permission_set, "set_read_only": "yes", "set_destructive": ""}
     assert client.post(page, sent).status_code == 303
     tool.refresh_from_db()

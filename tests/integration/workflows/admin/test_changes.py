@@ -176,7 +176,7 @@ def server(**fields: Any) -> dict[str, str]:
 
 
 def test_forms_of_new_objects_take_their_own_defaults(staff) -> None:
-    client = staff("admin")
+    client = staff("root")
     shown = client.get(ADD_SERVER).context["adminform"].form
     texts = {name: shown[name].as_widget() for name in ("args", "env", "headers")}
     assert "null" not in str(texts)
@@ -188,7 +188,7 @@ def test_forms_of_new_objects_take_their_own_defaults(staff) -> None:
 
 
 def test_a_server_is_added(staff) -> None:
-    client = staff("admin")
+    client = staff("root")
     response = client.post(ADD_SERVER, server(env={"A": "b"}))
     assert response.status_code == 302, errors(response)
     made = McpServer.objects.get()
@@ -210,7 +210,7 @@ def test_a_server_is_added(staff) -> None:
     ],
 )
 def test_a_server_with_an_invalid_address_is_refused(staff, fields, where) -> None:
-    assert set(errors(staff("admin").post(ADD_SERVER, server(**fields)))) == {where}
+    assert set(errors(staff("root").post(ADD_SERVER, server(**fields)))) == {where}
     assert McpServer.objects.count() == 0
 
 

@@ -65,7 +65,7 @@ def test_stored_values_are_never_shown(staff: Any, row: McpServer) -> None:
 
 
 def test_a_saved_form_keeps_replaces_adds_and_removes(staff: Any, row: McpServer) -> None:
-    client = staff("admin")
+    client = staff("root")
     row.args = ["-m", "x"]
     row.save()
     kept = server(name="s2", command="x", env={"KEY": STORED, "NEW": "more"}, headers={})
@@ -85,7 +85,7 @@ def test_a_saved_form_keeps_replaces_adds_and_removes(staff: Any, row: McpServer
 def test_a_placeholder_without_a_stored_value_is_refused(
     staff: Any, row: McpServer, field: str
 ) -> None:
-    client = staff("admin")
+    client = staff("root")
     for url in (change_url(row), reverse("admin:workflows_mcpserver_add")):
         sent = server(name="t", **{field: {"OTHER": STORED}})
         assert set(errors(client.post(url, sent))) == {field}

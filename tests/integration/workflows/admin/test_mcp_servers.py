@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Group
+from django.test import Client
 from django.urls import reverse
 
 from tests.integration.workflows.api.conftest import *  # noqa: F403 - bearer and session
@@ -20,6 +22,7 @@ from .test_changes import ADD_SERVER, errors, server
 pytestmark = pytest.mark.django_db
 
 IMPORT = reverse("admin:workflows_mcpserver_import")
+DESK_ADD = reverse("reviews:add_server")
 URL = "/api/v1/mcp-servers/"
 SECRET = "s3cret-value"
 
@@ -44,7 +47,7 @@ def test_servers_are_imported_as_other_clients_write_them(staff: Any) -> None:
         web={"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"A": SECRET}},
         off={"command": "x", "disabled": True},
     )
-    response = staff("admin").post(IMPORT, sent)
+    response = staff("root").post(IMPORT, sent)
     assert response.status_code == 302, response.content
     rows = {row.name: row for row in McpServer.objects.all()}
     assert (rows["git"].args, rows["git"].env) == (["-m", "mcp_server_git"], {"KEY": SECRET})
@@ -69,7 +72,7 @@ def test_servers_are_imported_as_other_clients_write_them(staff: Any) -> None:
     ],
 )
 def test_nothing_is_imported_while_one_is_invalid(staff: Any, sent: dict[str, str]) -> None:
-    response = staff("admin").post(IMPORT, sent)
+    response = staff("root").post(IMPORT, sent)
     assert response.status_code == 422
     assert response.context["errors"]
     assert McpServer.objects.count() == 0
@@ -102,7 +105,7 @@ def test_the_connection_is_tested_and_the_tools_are_listed(staff: Any, mcp_pool:
 
 
 def test_each_change_is_logged_once_by_field(staff: Any) -> None:
-    client = staff("admin")
+    client = staff("root")
     client.post(ADD_SERVER, server(env={"KEY": SECRET}))
     row = McpServer.objects.get()
     url = reverse("admin:workflows_mcpserver_change", args=[row.pk])
@@ -116,7 +119,7 @@ def test_a_command_needs_the_second_factor_where_it_is_enforced(
     staff: Any, settings: Any, mode: str
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "step_up": mode}
-    client = staff("admin")
+    client = staff("root")
     response = client.post(ADD_SERVER, server())
     assert "Confirm with your code first" in str(errors(response))
     assert client.post(IMPORT, imported(x={"command": "x"})).status_code == 422
@@ -130,7 +133,8 @@ def test_a_command_needs_the_second_factor_where_it_is_enforced(
 
 def test_rest_never_shows_a_secret(bearer: Any) -> None:
     client = bearer("admin")
-    body = {"name": "kit", "command": "x", "env": {"KEY": SECRET}, "headers": {"A": SECRET}}
+    web = {"name": "kit", "transport": "http", "url": "https://mcp.example.invalid/mcp"}
+    body = {**web, "env": {"KEY": SECRET}, "headers": {"A": SECRET}}
     made = client.post(URL, body)
     assert made.status_code == 201, made.json()
     one = made["Location"]
@@ -171,10 +175,62 @@ def test_rest_refuses_what_the_form_refuses(
     assert McpServer.objects.count() == 1
 
 
-def test_rest_asks_for_the_scope_of_a_confirmation(bearer: Any, settings: Any) -> None:
+def test_rest_asks_for_a_confirmation(session: Any, people: Any, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "step_up": "high_risk"}
-    body = {"name": "kit", "command": "x"}
-    response = bearer("admin", ["read", "admin"]).post(URL, body)
-    assert response.status_code == 403
-    assert bearer("admin").post(URL, body).status_code == 201
-    assert response.json()["code"] == "step_up"
+    people["admin"].is_superuser = True
+    people["admin"].save()
+    response = session("admin").post(URL, {"name": "kit", "command": "x"})
+    assert (response.status_code, response.json()["code"]) == (403, "step_up")
+
+
+# --- stdio servers are for superusers -------------------------------------------------------------
+
+
+def test_only_a_superuser_without_a_token_sets_a_command(
+    bearer: Any, session: Any, people: Any
+) -> None:
+    """A person who sets the command of a stdio server has a shell of the workers' account."""
+    web = McpServer.objects.create(
+        name="web", transport="http", url="https://mcp.example.invalid/mcp"
+    )
+    kit = McpServer.objects.create(name="kit", command="x", enabled=False)
+    before = list(McpServer.objects.order_by("pk").values())
+    change = "admin:workflows_mcpserver_change"
+    command = {"transport": "stdio", "command": "sh", "args": '["-c", "id"]'}
+    people["admin"].is_staff = True
+    people["admin"].save()
+    client = Client()
+    client.force_login(people["admin"])
+    for row, fields in (
+        (None, command),
+        (web, command),
+        (kit, {**command, "name": "kit"}),
+        (kit, {"name": "kit", "command": "x", "args": "[]"}),
+        (kit, {"transport": "http", "command": "", "args": "[]", "url": web.url}),
+    ):
+        sent = server(**{"name": "web" if row == web else "new", **fields})
+        admin_url = reverse(change, args=[row.pk]) if row else ADD_SERVER
+        desk_url = reverse("reviews:server", args=[row.pk]) if row else DESK_ADD
+        pages = client.post(admin_url, sent), client.post(desk_url, {"do": "save", **sent})
+        for page in pages:
+            assert "Only a superuser" in page.content.decode(), (admin_url, fields)
+    for import_url in (IMPORT, reverse("reviews:import_servers")):
+        page = client.post(import_url, imported(new={"command": "sh"}))
+        assert "Only a superuser" in page.content.decode(), import_url
+    people["operator"].is_superuser = True
+    people["operator"].groups.add(Group.objects.get(name="admin"))
+    people["operator"].save()
+    for door in (bearer("admin"), session("admin"), bearer("operator")):
+        body = {"transport": "stdio", "command": "sh"}
+        answers = (
+            door.post(URL, {"name": "new", **body}),
+            door.patch(f"{URL}{web.pk}/", body),
+            door.patch(f"{URL}{kit.pk}/", {"args": ["-v"]}),
+            door.patch(f"{URL}{kit.pk}/", {"enabled": True}),
+            door.patch(f"{URL}{kit.pk}/", {"transport": "http", "url": web.url}),
+        )
+        outcomes = [(each.status_code, each.json()["code"]) for each in answers]
+        assert outcomes == [(403, "superuser_needed")] * len(answers)
+    assert list(McpServer.objects.order_by("pk").values()) == before
+    assert bearer("admin").patch(f"{URL}{web.pk}/", {"enabled": False}).status_code == 200
+    assert session("operator").post(URL, {"name": "new", "command": "x"}).status_code == 201

@@ -139,7 +139,8 @@ def arguments(people, start, workflow) -> Any:
         token, _ = create_token(user=user, name="t", scopes=["read"])
         capability = {"language": "python", "code": "1"}
         Capability.objects.get_or_create(name=workflow.name, defaults=capability)
-        server, _ = McpServer.objects.get_or_create(name="kit", command="/nowhere/at/all")
+        web = {"transport": "http", "url": "https://mcp.example.invalid/mcp"}
+        server, _ = McpServer.objects.get_or_create(name="kit", defaults=web)
         policy, _ = ApprovalPolicy.objects.get_or_create(pattern="*", groups=["reviewer"])
         return {
             "grant_id": str(granted(execution).pk),

@@ -47,6 +47,7 @@ LOOSER: list[tuple[dict[str, Any], str, Any]] = [
     ({"replan_review": {"quorum": 1}}, "replan_review.quorum", 2),
     ({"per_layer_validation": False}, "per_layer_validation", True),
     ({"permission_ceiling": "trusted"}, "permission_ceiling", "readonly"),
+    ({"files": "workflow"}, "files", "run"),
     ({"secrets": []}, "secrets", ["customer.iban"]),
     ({"undo_seconds": 0}, "undo_seconds", 30.0),
     ({"reminders": []}, "reminders", [{"after_seconds": 60}]),

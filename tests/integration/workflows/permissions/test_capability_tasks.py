@@ -52,15 +52,17 @@ def test_a_file_tool_outside_its_set_escalates(desk: Desk, files: Path) -> None:
     execution = desk.run(write, echo("apart"))
     payload = desk.hold(execution).payload
     assert (payload["operation"], payload["resource"]) == ("write", "$SCRATCH/a/b.txt")
-    assert not (files / "a").exists()
+    folder = files / "runs" / str(execution.pk)
+    assert not (folder / "a").exists()
     execution = desk.approve(execution)
     assert execution.status == "COMPLETED"
-    assert (files / "a" / "b.txt").read_text() == "x"
+    assert (folder / "a" / "b.txt").read_text() == "x"
 
 
 def test_a_file_tool_within_its_set_runs(desk: Desk, files: Path) -> None:
-    (files / "in.txt").write_text("here")
-    execution = desk.run(tool("read", "read_file", path="in.txt"), tool("list", "list_directory"))
+    written = tool("write", "write_file", path="in.txt", content="here")
+    reading = tool("read", "read_file", path="in.txt") | {"depends_on": ["write"]}
+    execution = desk.run(written, reading, tool("list", "list_directory"))
     assert execution.status == "COMPLETED"
     assert not Grant.objects.exists()
 
@@ -70,7 +72,7 @@ def test_a_ceiling_binds_tools(desk: Desk, files: Path) -> None:
     execution = desk.run(write, policy={"permission_ceiling": "readonly"})
     assert execution.status == "FAILED"
     assert "above the ceiling of this run (readonly)" in desk.error(execution, "write")
-    assert not (files / "b.txt").exists()
+    assert not list(files.rglob("b.txt"))
 
 
 # --- capabilities in plans ------------------------------------------------------------------------

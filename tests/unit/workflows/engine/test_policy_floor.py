@@ -95,6 +95,7 @@ overrides = some(
     calendar=st.none() | st.sampled_from(["", "Office"]),
     key_arguments=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
     permission_ceiling=st.sampled_from(sorted(NAMED)),
+    files=st.sampled_from(["run", "workflow"]),
     secrets=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
 )
 
@@ -293,6 +294,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         {"permission_ceiling": "readonly"},
         ["permission_ceiling"],
     ),
+    ({}, {"files": "workflow"}, ["files"]),
+    ({"files": "workflow"}, {"files": "run"}, []),
     ({"secrets": ["a"]}, {"secrets": []}, ["secrets"]),
     ({"secrets": ["a"]}, {"secrets": ["a", "b"]}, []),
     (

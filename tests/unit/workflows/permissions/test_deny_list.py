@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,17 @@ def test_a_symbolic_link_leads_to_what_is_denied(tmp_path: Path) -> None:
     assert deny_list.path_problem(str(tmp_path / "far"), "read")
 
 
-def test_the_files_of_the_tools_are_the_only_exception(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = str(settings.HOLDPOINT["file_root"])
-    assert Path(files).is_relative_to(HOME)
-    assert deny_list.path_problem(f"{files}/report.csv", "write") is None
-    assert deny_list.path_problem(f"{files}/../secret_key", "read")
+def test_the_folder_of_the_run_is_the_only_exception(settings: Any, tmp_path: Path) -> None:
+    for files in (Path(settings.HOLDPOINT["file_root"]), tmp_path / "elsewhere"):
+        settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": files}
+        own, other = files / "runs" / "7", files / "runs" / "70"
+        for operation in ("read", "write"):
+            problem_with = partial(deny_list.path_problem, operation=operation, scratch=own)
+            assert problem_with(f"{own}/report.csv") is None
+            for path in (f"{other}/report.csv", f"{own}/../70/report.csv", f"{files}/", f"{files}"):
+                assert problem_with(path), path
+            assert deny_list.path_problem(f"{own}/report.csv", operation), "of another run"
+    assert deny_list.path_problem(f"{HOME}/files/../secret_key", "read")
     for root in ("/", "/var", HOME, str(Path(HOME).parent)):
         settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": root}
         assert deny_list.path_problem(f"{HOME}/secret_key", "read"), root
@@ -100,7 +105,7 @@ def test_sockets_of_the_databases_are_denied(
 ) -> None:
     database = {"HOST": "/srv/postgres", "PORT": "5433"}
     monkeypatch.setitem(settings.DATABASES, "default", database)
-    settings.REDIS_URL = "unix:///srv/redis/redis.sock?db=0"
+    settings.REDIS_URL = "unix://:secret@/srv/redis/redis.sock?db=0"
     assert deny_list.path_problem("/srv/postgres/.s.PGSQL.5433", "write")
     assert deny_list.path_problem("/srv/redis/redis.sock", "read")
     assert deny_list.path_problem("/srv/redis/", "read")

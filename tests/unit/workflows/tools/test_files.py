@@ -189,9 +189,10 @@ def test_a_directory_swapped_for_a_link_is_refused(root: Path, outside: Path) ->
     parts = guarded.parts("sub/secret")
     (root / "sub").rename(root / "away")
     (root / "sub").symlink_to(outside)
-    with pytest.raises(TaskFailed, match="not a directory"), guarded.open_file(parts):
+    refused = pytest.raises(TaskFailed, match=r"not a directory|not for tools")
+    with refused, guarded.open_file(parts):
         pass
-    with pytest.raises(TaskFailed, match="not a directory"):
+    with pytest.raises(TaskFailed, match=r"not a directory|not for tools"):
         guarded.put(parts, b"!", overwrite=True)
     assert (outside / "secret").read_text() == SECRET
 
