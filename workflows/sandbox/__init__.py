@@ -38,7 +38,7 @@ from collections.abc import Callable
 
 from workflows.engine.ports import TaskFailed
 
-from . import landlock
+from workflows.common import landlock
 from .code_request import CodeRequest, CodeResult, Language, SandboxConfig
 from .denials import task_failure
 from .deno import run_deno
