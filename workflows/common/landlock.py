@@ -50,7 +50,7 @@ class LandlockError(RuntimeError):
 
 @dataclass(frozen=True)
 class LandlockRules:
-    """Absolute paths below which a process may execute, read and write, and TCP ports to connect to.
+    """Absolute paths to execute, read and write below, and TCP ports to connect to.
 
     Missing paths are ignored. Links are followed only in `execute`: a path to read or write that is
     a link, or below one, is ignored. No port may be bound. The kernel knows ports since version 4

@@ -18,7 +18,6 @@ from pydantic_monty import MontyFileHandle, ScanEntry, StatResult
 from workflows.common import openat, real_paths
 from workflows.engine.permissions import Operation
 
-
 from .code_request import RunEnvironment
 from .denials import is_unresolvable, path_denial, task_failure
 
