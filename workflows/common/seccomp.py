@@ -78,7 +78,7 @@ def restrict_sockets(*, internet: bool) -> None:
     over IPv4 and IPv6. Raises OSError, and KeyError where `is_supported` is false.
     """
     instructions = _instructions(_MACHINES[platform.machine()], internet=internet)
-    array = (_Instruction * len(instructions))(*instructions)
+    array = (_Instruction * len(instructions))(*(_Instruction(*each) for each in instructions))
     program = _Program(len(instructions), array)
     libc = ctypes.CDLL(None, use_errno=True)
     for option, *arguments in (

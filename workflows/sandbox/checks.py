@@ -89,7 +89,8 @@ def _landlock() -> list[CheckMessage]:
     if mode == "on" or (mode == "auto" and landlock.is_blocked()):
         return [
             Warning(
-                "Landlock is required and cannot be used here: every code task fails.",
+                "Landlock is required and cannot be used here: every code task fails, and no MCP "
+                "server starts over stdio.",
                 hint="Enable Landlock in the kernel (lsm=landlock,...) and in the container.",
                 id="workflows.W102",
             )
