@@ -152,6 +152,16 @@ def sandbox_allow_root() -> bool:
     return bool(_value("sandbox_allow_root"))
 
 
+def tool_user() -> str:
+    """Name of the account of MCP servers over stdio; "" is the account of the product."""
+    return str(_value("tool_user"))
+
+
+def demo_folder() -> Path:
+    """Folder of the repository that the demo reads."""
+    return Path(_value("home")) / "demo"
+
+
 def sandbox_root() -> Path:
     """Folder for the temporary folders of runs of code."""
     return Path(_value("sandbox_root"))

@@ -5,6 +5,7 @@ asked for: error pages and headers are then those a user gets.
 """
 
 import os
+import sys
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -38,6 +39,9 @@ if "DATABASE_URL_FILE" not in os.environ:
     os.environ.setdefault("DATABASE_URL", _SERVERS.database)
 if "REDIS_URL_FILE" not in os.environ:
     os.environ.setdefault("REDIS_URL", _SERVERS.redis)
+if sys.platform != "linux":
+    # No other kernel has Landlock, which confines MCP servers.
+    os.environ.setdefault("HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK", "0")
 if "SECRET_KEY_FILE" not in os.environ:
     os.environ.setdefault("SECRET_KEY", home_secret(_HOME))
 if "HOLDPOINT_AUDIT_KEY_FILE" not in os.environ:

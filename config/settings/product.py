@@ -164,6 +164,8 @@ def _tools(home: Path) -> dict[str, Any]:
     return {
         "tool_modules": env_list("HOLDPOINT_TOOL_MODULES"),  # besides the built-in ones
         "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
+        # Account of MCP servers over stdio; workers that run as root can change to it.
+        "tool_user": env_str("HOLDPOINT_TOOL_USER", ""),
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
         # Services of this machine that a permission may reach, each as host:port; * is any.
         "loopback_targets": env_list("HOLDPOINT_LOOPBACK_TARGETS"),

@@ -54,7 +54,19 @@ class McpServerAdmin(Base):
         env, headers = "env", "headers"
         if not self.has_change_permission(request, obj) and obj is not None:
             env, headers = "env_names", "header_names"
-        known = ["name", "enabled", "transport", "command", "args", env, "url", headers]
+        known = [
+            "name",
+            "enabled",
+            "transport",
+            "command",
+            "args",
+            env,
+            "read_paths",
+            "write_paths",
+            "tcp_ports",
+            "url",
+            headers,
+        ]
         return [*known, "synced_at", "sync_error"] if obj is not None else known
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

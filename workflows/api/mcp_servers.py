@@ -51,13 +51,17 @@ class McpServerSerializer(ServerModel):
 
     id = serializers.CharField()
     args = serializers.ListField(child=serializers.CharField(allow_blank=True))
+    read_paths = serializers.ListField(child=serializers.CharField())
+    write_paths = serializers.ListField(child=serializers.CharField())
+    tcp_ports = serializers.ListField(child=serializers.IntegerField())
     env_names = serializers.SerializerMethodField()
     header_names = serializers.SerializerMethodField()
 
     class Meta:
         model = McpServer
         fields = (
-            "id", "name", "transport", "command", "args", "env_names", "url", "header_names",
+            "id", "name", "transport", "command", "args", "env_names", "read_paths", "write_paths",
+            "tcp_ports", "url", "header_names",
             "enabled", "synced_at", "sync_error",
         )  # fmt: skip
         read_only_fields = fields
@@ -82,6 +86,11 @@ class McpServerFieldsSerializer(StrictSerializer):
     )
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False), default=dict
+    )
+    read_paths = serializers.ListField(child=serializers.CharField(), default=list)
+    write_paths = serializers.ListField(child=serializers.CharField(), default=list)
+    tcp_ports = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=65_535), default=list
     )
     url = serializers.CharField(max_length=500, allow_blank=True, default="")
     headers = serializers.DictField(

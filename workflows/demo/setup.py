@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,20 +15,33 @@ from workflows.executions.services import start_execution
 from workflows.models import Execution, McpServer, Workflow
 
 from .definitions import WORKFLOWS
-from .repository import NoRepository, demo_repository, diff_base
+from .repository import (
+    SAFE_CONFIGURATION,
+    NoRepository,
+    demo_repository,
+    diff_base,
+    git_environment,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-def ensure_git_server() -> McpServer:
-    """Create or update the git server, which runs with this installation's Python."""
+def ensure_git_server(repo: str = "") -> McpServer:
+    """Create or update the git server, which reads the demo's copy of a repository.
+
+    It runs with this installation's Python. No configuration of a repository, an account or the
+    host can name a command for it. Raises NoRepository.
+    """
+    folder = str(demo_repository(repo))
     server, _ = McpServer.objects.update_or_create(
         name="git",
         defaults={
             "transport": McpServer.Transport.STDIO,
             "command": sys.executable,
-            "args": ["-m", "mcp_server_git"],
+            "args": ["-m", "mcp_server_git", "--repository", folder],
+            "env": git_environment({**SAFE_CONFIGURATION, "safe.directory": folder}),
+            "read_paths": [folder],
         },
     )
     return server
@@ -61,11 +75,12 @@ def ensure_workflows() -> None:
 
 
 def start_demo(*, actor: User | None, workflow: str = "release-notes", repo: str = "") -> Execution:
-    """Start a workflow of the demo on the repository that `demo_repository` returns."""
+    """Start a workflow of the demo on a repository, which its git server reads from now on."""
     chosen = Workflow.objects.get(name=workflow)
     if "repo" not in chosen.inputs_schema.get("properties", {}):
         return start_execution(actor=actor, workflow=chosen)
-    folder = demo_repository(repo)
+    server = ensure_git_server(repo)
+    folder = Path(server.read_paths[0])
     inputs: dict[str, Any] = {"repo": str(folder)}
     if workflow == "release-notes":
         inputs |= {

@@ -9,6 +9,7 @@ from workflows.engine.ports import LeaseLost, StaleVersion
 from workflows.models import Execution
 from workflows.planning.learning import learn_from, learn_from_all
 from workflows.speculation.services import run_speculation
+from workflows.tools.mcp_client import end_run
 
 from . import dispatch
 from .services import ports
@@ -25,6 +26,8 @@ def advance(execution_id: int) -> None:
         # nothing that this worker did was written.
         logger.info("lost execution %s to another worker", execution_id)
         return
+    finally:
+        end_run(str(execution_id))
     if more:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
 
@@ -40,11 +43,17 @@ def learn(*execution_ids: int) -> None:
 
 def speculate(execution_id: int) -> None:
     """Run tasks behind the open holds of an execution in advance; idempotent."""
-    run_speculation(execution_id)
+    try:
+        run_speculation(execution_id)
+    finally:
+        end_run(str(execution_id))
 
 
 def run_to_rest(execution_id: int) -> Execution:
     """Advance an execution in this process, without a queue, until it rests or ends."""
-    while step(str(execution_id), ports()):
-        pass
+    try:
+        while step(str(execution_id), ports()):
+            pass
+    finally:
+        end_run(str(execution_id))
     return Execution.objects.get(pk=execution_id)

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
+from django.conf import settings
 from django.db import connections
 
 from workflows import conf
@@ -51,7 +52,13 @@ from workflows.tools.approved_files import approved_files, check_approved_files
 from workflows.tools.context import ToolContext
 from workflows.tools.invocation import call as call_async
 from workflows.tools.invocation import call_sync
-from workflows.tools.mcp_client import McpServerSpec, pool
+from workflows.tools.mcp_client import (
+    RUN_FOLDER,
+    McpServerSpec,
+    paths_problem,
+    pool,
+    ports_problem,
+)
 from workflows.tools.run_folders import run_folder
 
 from .code_execution import run_task_code
@@ -284,7 +291,7 @@ def _submit(
             return background_loop.submit(call_async(tool, call.inputs, ctx))
         return queue.add(call_sync, tool, call.inputs, ctx)
     server, _, name = task.tool.partition(".")
-    spec = server_spec(server)
+    spec = server_spec(server, execution_id=call.execution_id)
     if spec.transport == "stdio":
         check_approved_files(execution_id)
     remaining = deadline - time.monotonic()
@@ -297,15 +304,24 @@ def _completed(value: Any) -> Future[Any]:
     return future
 
 
-def server_spec(name: str) -> McpServerSpec:
-    """Return the connection parameters of an enabled MCP server; raises TaskFailed."""
+def server_spec(name: str, *, execution_id: str = "") -> McpServerSpec:
+    """Return the connection parameters of an enabled MCP server; raises TaskFailed.
+
+    A stdio server has a process for each execution, which starts in the folder of the run.
+    """
     row = McpServer.objects.filter(name=name, enabled=True).first()
     if row is None:
         raise TaskFailed(Reason("no_tool_server", {"server": name}), retryable=False)
     try:
-        return spec_of(row)
+        spec = spec_of(row)
     except ValueError as error:
         raise TaskFailed(str(error), retryable=False) from None
+    if spec.transport != "stdio" or not execution_id:
+        return spec
+    has_folder = bool(settings.HOLDPOINT.get("file_root"))
+    folder = str(run_folder(int(execution_id))) if has_folder else ""
+    args = tuple(arg.replace(RUN_FOLDER, folder) for arg in spec.args)
+    return replace(spec, args=args, run=execution_id, folder=folder)
 
 
 def spec_of(row: McpServer) -> McpServerSpec:
@@ -317,6 +333,13 @@ def spec_of(row: McpServer) -> McpServerSpec:
                 f"the {kind} {', '.join(lost)} of {row.name} was encrypted with a SECRET_KEY that "
                 "is no longer configured; an admin has to enter it again"
             )
+    for name, problem in (
+        ("read_paths", paths_problem(row.read_paths, "read")),
+        ("write_paths", paths_problem(row.write_paths, "write")),
+        ("tcp_ports", ports_problem(row.tcp_ports)),
+    ):
+        if problem:
+            raise ValueError(f"{name} of {row.name}: {problem}")
     return McpServerSpec(
         name=row.name,
         transport="stdio" if row.transport == McpServer.Transport.STDIO else "http",
@@ -325,4 +348,7 @@ def spec_of(row: McpServer) -> McpServerSpec:
         env=MappingProxyType(dict(row.env)),
         url=row.url,
         headers=MappingProxyType(dict(row.headers)),
+        read_paths=tuple(row.read_paths),
+        write_paths=tuple(row.write_paths),
+        tcp_ports=tuple(row.tcp_ports),
     )

@@ -131,7 +131,7 @@ def begin(
         InvalidRequest: the arguments do not match the tool's schema.
     """
     context, gate = caller.context()
-    target = target_of(gate, exported)
+    target = target_of(gate, exported, context.token.pk)
     if target is None:
         raise NoSuchTool(exported)
     info = tool_infos(gate, [target.name])[target.name]
@@ -317,7 +317,7 @@ def claim(caller: GateCaller, uid: str | UUID) -> Sending | None:
 def _target(row: GateCall) -> Target | None:
     """Return where a held call goes; None if the gate does not offer the tool any more."""
     server, _, tool = row.tool.partition(".")
-    target = target_of(row.gate, f"{server}__{tool}")
+    target = target_of(row.gate, f"{server}__{tool}", row.token_id)
     if target is None or target.name != row.tool:
         return None
     denied = tool_infos(row.gate, [row.tool])[row.tool].policy == GatePolicy.DENY

@@ -43,10 +43,11 @@ def exported_name(server: str, tool: str) -> str:
     return f"{server}{_SEPARATOR}{tool}"
 
 
-def target_of(gate: Gate, exported: str) -> Target | None:
+def target_of(gate: Gate, exported: str, token_id: int | None) -> Target | None:
     """Return what an exported name stands for; None if no server of the gate can have it.
 
-    The longest name of a server wins, so each name stands for one tool.
+    A stdio server has a process for each token, so that no agent finds what another one has left
+    in its memory. The longest name of a server wins, so each name stands for one tool.
     """
     rows = gate.servers.filter(enabled=True)
     found = [row for row in rows if exported.startswith(f"{row.name}{_SEPARATOR}")]
@@ -54,7 +55,12 @@ def target_of(gate: Gate, exported: str) -> Target | None:
         return None
     row = max(found, key=lambda each: len(each.name))
     tool = exported[len(row.name) + len(_SEPARATOR) :]
-    return Target(_spec(row), tool) if tool else None
+    if not tool:
+        return None
+    spec = _spec(row)
+    return Target(
+        replace(spec, run=f"token-{token_id}") if spec.transport == "stdio" else spec, tool
+    )
 
 
 def server_specs(gate: Gate) -> list[McpServerSpec]:

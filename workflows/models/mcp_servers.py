@@ -21,6 +21,10 @@ class McpServer(models.Model):
     env = EncryptedTexts(blank=True, default=dict)
     url = models.URLField(max_length=500, blank=True, default="")
     headers = EncryptedTexts(blank=True, default=dict)
+    # What a stdio server sees besides programs and the folder of its run.
+    read_paths = models.JSONField(blank=True, default=list, db_default=[])
+    write_paths = models.JSONField(blank=True, default=list, db_default=[])
+    tcp_ports = models.JSONField("TCP ports", blank=True, default=list, db_default=[])
     enabled = models.BooleanField(default=True)
     synced_at = models.DateTimeField(null=True, blank=True, editable=False)
     sync_error = models.TextField(blank=True, default="", editable=False)

@@ -217,11 +217,10 @@ def _both_forms_of_programs() -> dict[Parts, str]:
 # Keyed by setting and home; bounded by 16; links and accounts are read once per process.
 @lru_cache(maxsize=16)
 def _denied_roots(configured: tuple[str, ...], home: str) -> dict[Parts, str]:
-    code = str(Path(__file__).resolve().parents[2])
     environment = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     if sys.prefix != sys.base_prefix:
         environment.append(sys.prefix)
-    paths = (*SYSTEM_FOLDERS, code, *environment, *_home_folders(home), *configured)
+    paths = (*SYSTEM_FOLDERS, _code(), *environment, *_home_folders(home), *configured)
     return {parts: path for parts, path in _both_forms(paths).items() if parts}
 
 
@@ -252,6 +251,15 @@ def _configured_paths() -> tuple[str, ...]:
 def _file_root() -> dict[Parts, str]:
     root = settings.HOLDPOINT.get("file_root") if settings.configured else None
     return _both_forms((str(root),)) if root else {}
+
+
+def product_paths() -> tuple[str, ...]:
+    """Return the product's own code, home, configuration files and sockets."""
+    return (_code(), *_configured_paths())
+
+
+def _code() -> str:
+    return str(Path(__file__).resolve().parents[2])
 
 
 def _database_sockets() -> list[str]:
@@ -345,6 +353,12 @@ def _database_hosts() -> tuple[tuple[str, int], ...]:
     if redis.scheme in ("redis", "rediss") and redis.hostname:
         found.append((redis.hostname.lower(), redis.port or 6379))
     return tuple(found)
+
+
+def product_ports() -> frozenset[int]:
+    """Return the TCP ports of PostgreSQL, Redis and the site, without those of the web at large."""
+    site = urlsplit(settings.HOLDPOINT["site_url"]).port
+    return frozenset(port for _host, port in _database_hosts()) | ({site} if site else set())
 
 
 def _database_servers() -> list[tuple[str, str]]:

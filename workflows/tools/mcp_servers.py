@@ -22,16 +22,26 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 
 from . import catalogue_sync
-from .mcp_client import address_problem, env_problem
+from .mcp_client import address_problem, env_problem, paths_problem, ports_problem
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-FIELDS: Final = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
-#: Fields that decide which program a worker starts.
-_PROGRAM: Final = frozenset({"transport", "command", "args", "env", "enabled", "name"})
+FIELDS: Final = (
+    "name", "enabled", "transport", "command", "args", "env", "read_paths", "write_paths",
+    "tcp_ports", "url", "headers",
+)  # fmt: skip
+#: Fields that decide which program a worker starts, and what it reaches.
+_PROGRAM: Final = frozenset(
+    {
+        *("transport", "command", "args", "env", "enabled", "name"),
+        *("read_paths", "write_paths", "tcp_ports"),
+    }
+)
 #: Keys of a server in a `mcpServers` object that are stored.
-_IMPORTED: Final = ("command", "args", "env", "url", "headers")
+_IMPORTED: Final = (
+    "command", "args", "env", "read_paths", "write_paths", "tcp_ports", "url", "headers",
+)  # fmt: skip
 _MAX_SERVERS: Final = 50
 #: Stands for a stored value, which is never shown; saving it keeps the value.
 STORED: Final = "(stored)"
@@ -64,8 +74,13 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
         if not isinstance(fields[name], str)
     ]
     args = fields["args"]
-    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-        problems.append(Problem("args", "invalid", "must be a list of texts"))
+    problems += [
+        Problem(name, "invalid", "must be a list of texts")
+        for name in ("args", "read_paths", "write_paths")
+        if not _is_list_of(str, fields[name])
+    ]
+    if not _is_list_of(int, fields["tcp_ports"]):
+        problems.append(Problem("tcp_ports", "invalid", "must be a list of numbers"))
     for name in ("env", "headers"):
         value = fields[name]
         if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
@@ -83,6 +98,9 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
         ("env", env_problem(fields["env"])),
         ("headers", headers_problem(fields["headers"])),
         ("args", "a NUL cannot be passed to a program" if "\0" in "".join(args) else ""),
+        ("read_paths", paths_problem(fields["read_paths"], "read")),
+        ("write_paths", paths_problem(fields["write_paths"], "write")),
+        ("tcp_ports", ports_problem(fields["tcp_ports"])),
     ):
         if text:
             return (Problem(name, "invalid", text),)
@@ -93,6 +111,10 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
         return (Problem("command" if is_stdio else "url", "invalid", str(error)),)
     text = "" if is_stdio else address_problem(fields["url"])
     return (Problem("url", "invalid", text),) if text else ()
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is kind for each in value)
 
 
 def with_stored_values(fields: Mapping[str, Any], server: McpServer | None) -> dict[str, Any]:
@@ -213,11 +235,7 @@ def parse_import(data: Any) -> Sequence[dict[str, Any]]:
             "name": name,
             "enabled": not entry.get("disabled", False),
             "transport": "http" if "url" in entry else "stdio",
-            **{
-                key: entry[key]
-                for key in ("command", "args", "env", "url", "headers")
-                if key in entry
-            },
+            **{key: entry[key] for key in _IMPORTED if key in entry},
         }
         problems += [
             Problem(f"mcpServers.{name}.{each.path}", each.code, each.message)

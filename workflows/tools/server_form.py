@@ -37,13 +37,34 @@ class McpServerForm(FormBase):
         required=False,
         empty=[],
         widget=JSONTextarea({"rows": 4}),
-        help_text='A list: ["--repository", "."]',
+        help_text='A list: ["--repository", "/srv/project"]. $RUN_FOLDER is the folder of the run.',
     )
     env = BoundedJSONField(
         label="Environment",
         required=False,
         widget=JSONTextarea({"rows": 4}),
         help_text=f"Environment of the process, name to value. {_KEEPS} command or its args.",
+    )
+    read_paths = BoundedJSONField(
+        label="Folders to read",
+        required=False,
+        empty=[],
+        widget=JSONTextarea({"rows": 2}),
+        help_text="What a stdio server reads besides programs and the folder of its run: a list.",
+    )
+    write_paths = BoundedJSONField(
+        label="Folders to write",
+        required=False,
+        empty=[],
+        widget=JSONTextarea({"rows": 2}),
+        help_text="What it reads and writes besides the folder of its run: a list.",
+    )
+    tcp_ports = BoundedJSONField(
+        label="TCP ports",
+        required=False,
+        empty=[],
+        widget=JSONTextarea({"rows": 2}),
+        help_text="Ports that it connects to: [443]. Without any, it has no network.",
     )
     headers = BoundedJSONField(
         required=False,

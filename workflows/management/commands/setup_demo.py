@@ -31,7 +31,10 @@ class Command(BaseCommand):
         Path(settings.HOLDPOINT["file_root"]).mkdir(parents=True, exist_ok=True)
         if demo:
             ensure_users(demo_passwords(settings.HOLDPOINT["home"]))
-            ensure_git_server()
+            try:
+                ensure_git_server()
+            except NoRepository as missing:
+                self.stderr.write(str(missing))
             ensure_workflows()
         # To start a known server for its list would take a second of each start of `make run`.
         for result in sync_all(known_servers=False):

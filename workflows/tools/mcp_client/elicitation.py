@@ -30,6 +30,8 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
+#: Name of a server, and the run that one of its processes serves.
+Process = tuple[str, str]
 OnElicit = Callable[[ElicitRequestParams], Awaitable[ElicitResult | ErrorData]]
 
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
@@ -45,10 +47,10 @@ class Elicitations:
     """Assigns the requests of servers to the calls under way; used on one loop."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, list[OnElicit]] = {}
+        self._calls: dict[Process, list[OnElicit]] = {}
 
     @contextmanager
-    def during_call(self, server: str, on_elicit: OnElicit | None) -> Iterator[None]:
+    def during_call(self, server: Process, on_elicit: OnElicit | None) -> Iterator[None]:
         """Let `on_elicit` answer the server meanwhile."""
         if on_elicit is None:
             yield
@@ -60,7 +62,7 @@ class Elicitations:
         finally:
             calls.remove(on_elicit)
 
-    def callback(self, server: str) -> ElicitationFnT:
+    def callback(self, server: Process) -> ElicitationFnT:
         """Return what the SDK calls for a request of the server."""
 
         async def answer(

@@ -28,6 +28,14 @@ def pool() -> McpPool:
         return current
 
 
+def end_run(run: str) -> None:
+    """End the processes of stdio servers that serve `run` in this process, if there are any."""
+    with _lock:
+        current = _pools.get(os.getpid())
+    if current is not None:
+        background_loop.run(current.end_run(run), 30.0)
+
+
 def close_pool(timeout: float = 30.0) -> None:
     """Close this process's pool and stop its servers; the next `pool()` creates a new one.
 

@@ -24,8 +24,11 @@ def env_problem(env: Mapping[str, str]) -> str:
 class McpServerSpec:
     """Connection parameters of one MCP server.
 
-    A "stdio" server is started as `command` with `args`; its environment has `env`
-    and HOME, LOGNAME, PATH, SHELL, TERM and USER of this process. An "http" server is reached by
+    A "stdio" server is started as `command` with `args`, confined (see `confinement`): it reads
+    `read_paths`, reads and writes `write_paths`, and connects to `tcp_ports`. Its environment has
+    `env`, PATH, LANG, and HOME and TMPDIR of its own. `run` names what its process is for, such as
+    one execution: processes are not shared between runs. It starts in `folder`, the folder of the
+    run, if there is one. An "http" server is reached by
     streamable HTTP at `url` with `headers` on every request. `start_seconds` limits start and
     handshake together. `elicits` declares that this client answers elicitations, which a call then
     has to do. The mappings are not copied: the caller must not change them afterwards.
@@ -41,6 +44,11 @@ class McpServerSpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    read_paths: tuple[str, ...] = ()
+    write_paths: tuple[str, ...] = ()
+    tcp_ports: tuple[int, ...] = ()
+    run: str = ""
+    folder: str = ""
     start_seconds: float = 30.0
     elicits: bool = False
 

@@ -22,6 +22,9 @@ from .server_spec import McpServerSpec
 from .stderr import StderrLog, stderr_log
 from .transports import http_transport, stdio_transport
 
+#: Seconds without a call after which a process that serves one run ends.
+IDLE_SECONDS = 60.0
+
 #: Iterations of the event loop until it notices an end of file that the kernel has reported.
 _SETTLE_TURNS = 12
 
@@ -53,6 +56,7 @@ class McpSession:
         self._on_changed = on_changed
         self._on_elicit = on_elicit
         self._users = 0
+        self._idle: asyncio.TimerHandle | None = None
         self._retired = False
         self._late = False
         #: Whether a line that is not JSON-RPC ended the session, or came before it had started.
@@ -89,13 +93,25 @@ class McpSession:
             raise SessionFailed(f"the session with {self.spec.name} has ended")
         return client
 
+    @property
+    def idle(self) -> bool:
+        """Whether no call uses it."""
+        return not self._users
+
     def __enter__(self) -> None:
         self._users += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
 
     def __exit__(self, *_exc: object) -> None:
         self._users -= 1
-        if self._retired and not self._users:
+        if self._users:
+            return
+        if self._retired:
             self._scope.cancel()
+        elif self.spec.run:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.retire)
 
     def retire(self) -> None:
         """Accept no more calls, and end after the current ones."""

@@ -1,6 +1,8 @@
-"""One pooled session per MCP server and process, on the background loop.
+"""Pooled sessions with MCP servers, on the background loop.
 
-A server has a second one for calls that answer its questions (elicitation).
+There is one per server and process, and for stdio servers one per run, so that no run finds what
+another one has left in the memory of a server. A server has a second one for calls that answer its
+questions (elicitation).
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ _POLL_SECONDS = 0.1
 #: Seconds that a cancelled call may take to notify the server.
 _CANCEL_SECONDS = 6.0
 _MAX_PAGES = 100
+#: Processes of stdio servers that serve runs at the same time.
+_MAX_RUN_SESSIONS = 64
 #: Codes of errors after which the server may have executed a call.
 UNKNOWN_OUTCOME = frozenset({CONNECTION_LOST, HTTP_STATUS, CONNECTION_CLOSED, REQUEST_TIMEOUT})
 
@@ -53,8 +57,8 @@ class McpPool:
     """
 
     def __init__(self) -> None:
-        # By the server's name, and whether the session answers elicitations.
-        self._sessions: dict[tuple[str, bool], McpSession] = {}
+        # By the server's name, whether the session answers elicitations, and the run.
+        self._sessions: dict[tuple[str, bool, str], McpSession] = {}
         self._elicitations = Elicitations()
         self._retired: set[McpSession] = set()
         self._changed: Changed | None = None
@@ -121,7 +125,7 @@ class McpPool:
         """
 
         async def request(client: Client) -> CallToolResult:
-            with self._elicitations.during_call(spec.name, on_elicit):
+            with self._elicitations.during_call((spec.name, spec.run), on_elicit):
                 return await call_to_the_end(client, tool, arguments, on_progress, on_elicit)
 
         try:
@@ -133,6 +137,14 @@ class McpPool:
             if isinstance(cause, MCPError) and cause.code not in UNKNOWN_OUTCOME:
                 raise cause from failed
             raise
+
+    async def end_run(self, run: str) -> None:
+        """End the processes that serve `run`, after their current calls."""
+        await background_loop.await_on_loop(self._end_run(run))
+
+    async def _end_run(self, run: str) -> None:
+        for key in [key for key in self._sessions if key[2] == run]:
+            self._retire(key)
 
     async def close(self) -> None:
         """Close every session and stop its server; the pool accepts no more calls."""
@@ -205,20 +217,39 @@ class McpPool:
         """Return the session for `spec`, and whether it is new."""
         if self._closed:
             raise TaskFailed(f"{spec.name}: this process is shutting down")
-        key = (spec.name, spec.elicits)
+        key = (spec.name, spec.elicits, spec.run)
         session = self._sessions.get(key)
         follows = self._changed is not None
         if session is not None and session.fits(spec, follows=follows):
             return session, False
         if session is not None:
-            session.retire()
-            self._retired = {old for old in (*self._retired, session) if not old.gone}
+            self._retire(key)
+        if spec.run:
+            self._make_room(spec)
         session = self._sessions[key] = McpSession(
             spec,
             self._on_changed if follows else None,
-            self._elicitations.callback(spec.name) if spec.elicits else None,
+            self._elicitations.callback((spec.name, spec.run)) if spec.elicits else None,
         )
         return session, True
+
+    def _retire(self, key: tuple[str, bool, str]) -> None:
+        session = self._sessions.pop(key)
+        session.retire()
+        self._retired = {old for old in (*self._retired, session) if not old.gone}
+
+    def _make_room(self, spec: McpServerSpec) -> None:
+        """Forget sessions that have ended, and end the oldest idle one when there are too many."""
+        runs = {key: session for key, session in self._sessions.items() if key[2]}
+        for key in [key for key, session in runs.items() if not session.usable]:
+            self._retire(key)
+            del runs[key]
+        if len(runs) < _MAX_RUN_SESSIONS:
+            return
+        oldest = next((key for key, session in runs.items() if session.idle), None)
+        if oldest is None:
+            raise TaskFailed(f"{spec.name}: too many MCP servers are running; try again later")
+        self._retire(oldest)
 
 
 class NotSent(Exception):

@@ -19,8 +19,10 @@ from mcp.client.streamable_http import streamable_http_client
 from workflows.common.outbound_http import NetworkFailed
 
 from .addresses import allowed_addresses
+from .confinement import settings_of
 from .server_spec import McpServerSpec
 from .stderr import StderrLog
+from .stdio_guard import ENVIRONMENT
 from .stream_wrappers import ReceiveStreamWrapper, SendStreamWrapper, mark_sent
 
 _GUARD = Path(__file__).with_name("stdio_guard.py")
@@ -38,10 +40,11 @@ async def stdio_transport(
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Start the server under its guard and yield its streams; stop it at the end."""
     program = _program(spec)
+    confinement = settings_of(spec, program)
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-I", "-S", str(_GUARD), program, *spec.args],
-        env=dict(spec.env),
+        args=["-I", "-S", str(_GUARD), json.dumps(confinement), program, *spec.args],
+        env={ENVIRONMENT: json.dumps(dict(spec.env))},
         encoding_error_handler="replace",
     )
     async with stdio_client(parameters, errlog=log.writer) as (read, write):

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.reviews.conftest import MakeUser, decide
 from tests.integration.workflows.executions import files_server
 from tests.support.pages import open_page
+from tests.support.tool_servers import copied
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import Execution, Hold, McpServer
@@ -57,15 +58,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tool_servers(folder: Path) -> Iterator[None]:
+def tool_servers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The public servers for git and time, and one of our own for files, in the catalogue."""
-    own = [str(Path(files_server.__file__)), str(folder)]
+    program = copied(Path(files_server.__file__), tmp_path_factory.mktemp("program"))
+    own = [program, str(folder)]
     for name, args in (
         ("files", own),
         ("git", ["-m", "mcp_server_git"]),
         ("time", ["-m", "mcp_server_time"]),
     ):
-        McpServer.objects.create(name=name, command=sys.executable, args=args)
+        paths = [program, str(folder)]
+        McpServer.objects.create(name=name, command=sys.executable, args=args, read_paths=paths)
     synced = catalogue_sync.sync_all()
     assert all(not each.error and each.tools for each in synced), synced
     yield

@@ -23,6 +23,7 @@ from tests.integration.workflows.mcp_gateway.web import Web
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.processes import wait_for
+from tests.support.tool_servers import copied
 from workflows.executions.jobs import run_to_rest
 from workflows.mcp_gate.callers import GateCaller
 from workflows.mcp_gate.server import build_server
@@ -59,11 +60,14 @@ def upstream(tmp_path: Path) -> Upstream:
 def gate(transactional_db: None, upstream: Upstream) -> Iterator[Gate]:
     """The gate `ops` with one server, `files`, whose tools are in the catalogue."""
     stock_catalogue()
+    program = copied(UPSTREAM, upstream.path.parent / "program")
     server = McpServer.objects.create(
         name="files",
         command=sys.executable,
-        args=[str(UPSTREAM)],
+        args=[program],
         env={"JOURNAL": str(upstream.path)},
+        read_paths=[program],
+        write_paths=[str(upstream.path)],
     )
     assert catalogue_sync.sync_server(server).error == ""
     found = Gate.objects.create(name="ops")

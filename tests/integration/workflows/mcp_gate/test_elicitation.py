@@ -34,6 +34,7 @@ from tests.integration.workflows.mcp_gateway.web import Agent as WebAgent
 from tests.integration.workflows.mcp_gateway.web import Web
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import wait_for
+from tests.support.tool_servers import copied
 from workflows import conf
 from workflows.approvals import services
 from workflows.mcp_gate import sweeper_hooks
@@ -50,11 +51,15 @@ HERE = Path(__file__).parent
 
 def new_gate(script: str, journal: Path) -> Gate:
     stock_catalogue()
+    journal.touch()
+    program = copied(HERE / script, journal.parent / "program")
     server = McpServer.objects.create(
         name="asks",
         command=sys.executable,
-        args=[str(HERE / script)],
+        args=[program],
         env={"JOURNAL": str(journal)},
+        read_paths=[program],
+        write_paths=[str(journal)],
     )
     assert catalogue_sync.sync_server(server).error == ""
     found = Gate.objects.create(name="ops")

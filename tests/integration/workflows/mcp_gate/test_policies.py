@@ -213,7 +213,12 @@ def test_a_name_of_no_tool_is_refused(agent: Agent) -> None:
 def test_the_longest_server_name_has_the_tool(agent: Agent, gate: Gate) -> None:
     files = McpServer.objects.get()
     longer = McpServer.objects.create(
-        name="files__look", command=files.command, args=files.args, env=files.env
+        name="files__look",
+        command=files.command,
+        args=files.args,
+        env=files.env,
+        read_paths=files.read_paths,
+        write_paths=files.write_paths,
     )
     gate.servers.add(longer)
     names = agent.names()

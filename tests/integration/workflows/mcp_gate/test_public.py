@@ -7,6 +7,7 @@ HOLDPOINT_FILESYSTEM_SERVER to its script.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,11 +33,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 FILESYSTEM = os.environ.get("HOLDPOINT_FILESYSTEM_SERVER")
 
 
-def gate_of(*servers: tuple[str, str, list[str]]) -> Agent:
-    """An agent at a gate with these servers."""
+def gate_of(folder: Path, *servers: tuple[str, str, list[str]]) -> Agent:
+    """An agent at a gate with these servers, which may write in a folder."""
     gate = Gate.objects.create(name="ops")
     for name, command, args in servers:
-        row = McpServer.objects.create(name=name, command=command, args=args)
+        row = McpServer.objects.create(
+            name=name,
+            command=command,
+            args=args,
+            write_paths=[str(folder)],
+        )
         assert catalogue_sync.sync_server(row).error == ""
         gate.servers.add(row)
     return Agent(new_token())
@@ -58,6 +64,7 @@ def test_git_and_time(tmp_path: Path, reviewer: User) -> None:
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     (tmp_path / "a.txt").write_text("one")
     agent = gate_of(
+        tmp_path,
         ("git", sys.executable, ["-m", "mcp_server_git", "--repository", str(tmp_path)]),
         ("time", sys.executable, ["-m", "mcp_server_time", "--local-timezone", "UTC"]),
     )
@@ -90,7 +97,10 @@ def test_git_and_time(tmp_path: Path, reviewer: User) -> None:
 @pytest.mark.skipif(not FILESYSTEM, reason="make test-adapters runs it")
 def test_filesystem(tmp_path: Path, reviewer: User) -> None:
     assert FILESYSTEM is not None
-    agent = gate_of(("files", "node", [FILESYSTEM, str(tmp_path)]))
+    modules = Path(FILESYSTEM).parents[3]
+    copy = shutil.copytree(modules, tmp_path / "node_modules", symlinks=True)
+    script = str(copy / Path(FILESYSTEM).relative_to(modules))
+    agent = gate_of(tmp_path, ("files", "node", [script, str(tmp_path)]))
     tools = agent.names()
     assert (tools["files__read_text_file"].meta or {})["holdpoint/policy"] == "allow"
     assert (tools["files__write_file"].meta or {})["holdpoint/policy"] == "hold"

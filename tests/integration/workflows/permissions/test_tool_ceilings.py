@@ -12,6 +12,7 @@ import pytest
 from graphrag.models import Tool
 from tests.integration.workflows.tools import mcp_client as mcp_tests
 from tests.support.catalogue import stock_catalogue
+from tests.support.tool_servers import copied
 from workflows.engine.permissions import NAMED
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
@@ -25,15 +26,17 @@ CEILINGS = sorted(NAMED)
 
 
 @pytest.fixture
-def fruit(desk: Desk, tmp_path: Path) -> Iterator[McpServer]:
+def fruit(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpServer]:
     """A real MCP server on stdio; its tools are entered as `mcp-standard`."""
-    (tmp_path / "tools").write_text("apples")
-    server = Path(mcp_tests.__file__).with_name("changing.py")
+    folder = tmp_path_factory.mktemp("fruit")
+    (folder / "tools").write_text("apples")
+    program = copied(Path(mcp_tests.__file__).with_name("changing.py"), folder)
     row = McpServer.objects.create(
         name="fruit",
         command=sys.executable,
-        args=[str(server)],
-        env={"TOOLS": str(tmp_path / "tools")},
+        args=[program],
+        env={"TOOLS": str(folder / "tools")},
+        read_paths=[str(folder)],
     )
     assert catalogue_sync.sync_server(row).error == ""
     yield row

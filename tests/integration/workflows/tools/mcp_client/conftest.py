@@ -75,6 +75,8 @@ def spec(journal: Journal) -> Iterator[Callable[..., McpServerSpec]]:
             "command": sys.executable,
             "args": (str(SERVER), *flags),
             "env": {"JOURNAL": str(journal.path)},
+            "read_paths": (str(SERVER.parent),),
+            "write_paths": (str(journal.path),),
         }
         return McpServerSpec(**(values | changes))
 
@@ -171,5 +173,6 @@ def git_spec(repo: Path) -> Iterator[McpServerSpec]:
         "stdio",
         command=sys.executable,
         args=("-m", "mcp_server_git", "--repository", str(repo)),
+        read_paths=(str(repo),),
     )
     close_pool()

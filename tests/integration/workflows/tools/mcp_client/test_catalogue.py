@@ -10,6 +10,7 @@ import pytest
 from graphrag.models import Tool
 from graphrag.retrieval import search
 from tests.integration.workflows.tools.mcp_client.conftest import until
+from tests.support.tool_servers import copied
 from workflows.common import background_loop
 from workflows.executions.layer_runner import spec_of
 from workflows.executions.services import start_execution
@@ -38,11 +39,13 @@ def row(offers: Any, tmp_path: Path) -> Iterator[McpServer]:
     """The server, with two tools, connected and listened to."""
     offers("apples", "pears")
     catalogue_sync.listen()
+    program = copied(SERVER, tmp_path / "program")
     made = McpServer.objects.create(
         name="fruit",
         command=sys.executable,
-        args=[str(SERVER)],
+        args=[program],
         env={"TOOLS": str(tmp_path / "tools")},
+        read_paths=[program, str(tmp_path / "tools")],
     )
     assert catalogue_sync.sync_server(made).error == ""
     yield made

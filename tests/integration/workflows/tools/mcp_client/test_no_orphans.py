@@ -21,7 +21,9 @@ from workflows.common import background_loop
 from workflows.tools.mcp_client import McpServerSpec, pool
 
 spec = McpServerSpec("own", "stdio", command=sys.executable, args=tuple(sys.argv[2:]),
-                     env={"JOURNAL": os.environ["JOURNAL"]})
+                     env={"JOURNAL": os.environ["JOURNAL"]},
+                     read_paths=(os.path.dirname(sys.argv[2]),),
+                     write_paths=(os.environ["JOURNAL"],))
 background_loop.run(pool().call(spec, "add", {"a": 1, "b": 1}), 30)
 if sys.argv[1] == "fork" and not (child := os.fork()):
     os.close(1)
@@ -36,7 +38,12 @@ def _start(journal: Journal, how: str, *flags: str) -> subprocess.Popen[str]:
     """A process that has called a tool once and then returns ("leave") or waits ("wait")."""
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, how, str(SERVER), *flags],
-        env={"JOURNAL": str(journal.path), "PYTHONPATH": str(Path.cwd()), "PATH": "/usr/bin:/bin"},
+        env={
+            "JOURNAL": str(journal.path),
+            "PYTHONPATH": str(Path.cwd()),
+            "PATH": "/usr/bin:/bin",
+            "DJANGO_SETTINGS_MODULE": "config.settings.test",
+        },
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[5],

@@ -25,7 +25,8 @@ def public(repo: Path) -> Iterator[None]:
         ("time", "-m", "mcp_server_time", "--local-timezone", "UTC"),
         ("fetch", "-m", "mcp_server_fetch"),
     ):
-        McpServer.objects.create(name=name, command=sys.executable, args=args)
+        paths = [str(repo)] if name == "git" else []
+        McpServer.objects.create(name=name, command=sys.executable, args=args, read_paths=paths)
     yield
     close_pool()
 
