@@ -56,6 +56,9 @@ class PersonForm(PersonFormBase):
         values = self.cleaned_data
         if self.errors:
             return values
+        others = User.objects.exclude(pk=self.instance.pk)
+        if others.filter(username__iexact=values["username"]).exists():
+            raise ValidationError({"username": "Another account has this name."})
         if values["is_superuser"] and not self.actor.is_superuser:
             raise ValidationError("Only a superuser can make another account a superuser.")
         try:

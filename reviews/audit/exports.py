@@ -45,6 +45,7 @@ _COLUMNS: Final = (
     "trigger_phase", "reason", "hold_id", "source", "is_edited", "change_count", "comment",
     "version", "waited_seconds", "shown_digest", "decided_digest", "executed_digest",
     "previous_hash", "hash", "signature", "withdraws_id", "on_behalf_of",
+    "on_behalf_of_id",
 )  # fmt: skip
 #: A line of this kind is a receipt; a line without a kind is a record.
 RECEIPT: Final = "receipt"

@@ -43,6 +43,7 @@ class DecisionEntry:
     withdraws: HumanReviewRecord | None = None
     #: The absent person for whom the actor decides as their delegate.
     on_behalf_of: str = ""
+    on_behalf_of_id: int | None = None
 
 
 def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
@@ -75,6 +76,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
         previous_hash=head.hash,
         withdraws=verdict.withdraws,
         on_behalf_of=verdict.on_behalf_of,
+        on_behalf_of_id=verdict.on_behalf_of_id,
     )
     record.seal(
         SealedPayload(
@@ -166,10 +168,15 @@ def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
     """Return the hashed fields, payloads as digests.
 
     The comment is a digest too, except in records from before they were encrypted.  Only a
-    withdrawal has `withdraws`, and only the decision of a delegate `on_behalf_of`.
+    withdrawal has `withdraws`, and only the decision of a delegate `on_behalf_of` and
+    `on_behalf_of_id`, which records from before migration 0039 do not have.
     """
     withdrawal = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
-    delegation = {"on_behalf_of": record.on_behalf_of} if record.on_behalf_of else {}
+    delegation: dict[str, Any] = {}
+    if record.on_behalf_of:
+        delegation["on_behalf_of"] = record.on_behalf_of
+    if record.on_behalf_of_id is not None:
+        delegation["on_behalf_of_id"] = record.on_behalf_of_id
     return {
         **withdrawal,
         **delegation,

@@ -281,7 +281,7 @@ def _no_edits(hold: Hold) -> str:
 
 
 def _is_closed_for(hold: Hold, state: str, user: User) -> bool:
-    return state != "open" or user.get_username() in hold.approvals
+    return state != "open" or user.pk in hold.approver_ids
 
 
 def _next_url(user: User, hold: Hold) -> str:

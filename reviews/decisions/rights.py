@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 #: Where the values go in a `BuiltQuery`; no row has them.
-_RUN, _NAME, _SINCE = -1, "the name", -2
+_RUN, _USER, _SINCE = -1, -2, -3
 
 
 class NotAllowed(Exception):
@@ -47,8 +47,9 @@ class Right:
     reject: bool
     refusal: Reason | None = None
     code: str = ""
-    #: Name of the absent person for whom the user decides; "" for a right of their own.
+    #: The absent person for whom the user decides; "" and None for a right of their own.
     on_behalf_of: str = ""
+    on_behalf_of_id: int | None = None
 
     @property
     def reason(self) -> str:
@@ -91,7 +92,7 @@ def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, Reas
         return "auditor", Reason("auditors_only_read")
     if not deciding_groups(hold.groups, groups):
         return "not_in_group", _outside(hold.groups)
-    if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
+    if hold.status == Hold.Status.OPEN and user.pk in hold.approver_ids:
         return "already_voted", Reason("quorum_needs_another")
     return None
 
@@ -173,22 +174,22 @@ def four_eyes(execution: Execution) -> bool:
     return bool(execution.policy.get("four_eyes", True))
 
 
-def shapers_of(hold: Hold) -> frozenset[str]:
-    """Names of the people who influenced a hold's payload, see Shaper.Way."""
+def shapers_of(hold: Hold) -> frozenset[int]:
+    """Ids of the people who influenced a hold's payload, see Shaper.Way."""
     return shapers_of_each([hold])[hold.pk]
 
 
-def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
+def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[int]]:
     """Map hold ids to `shapers_of` in one query."""
     hold_list = list(holds)
     shapings = defaultdict(list)
     runs = list({each.execution_id for each in hold_list})
     rows = _shapers_query().rows({(_RUN,): runs}) if runs else []
-    for execution_id, name, since in rows:
-        shapings[execution_id].append((name, since))
+    for execution_id, user_id, since in rows:
+        shapings[execution_id].append((user_id, since))
     return {
         hold.pk: frozenset(
-            name for name, since in shapings[hold.execution_id] if since < hold.opened_seq
+            user_id for user_id, since in shapings[hold.execution_id] if since < hold.opened_seq
         )
         for hold in hold_list
     }
@@ -199,7 +200,7 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
 def _shapers_query() -> BuiltQuery:
     """Return the query of the people who influenced a list of runs."""
     rows = Shaper.objects.filter(AnyOf("execution_id", [_RUN]))
-    return BuiltQuery.of(rows.values_list("execution_id", "name", "since"))
+    return BuiltQuery.of(rows.values_list("execution_id", "user", "since"))
 
 
 def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
@@ -216,7 +217,7 @@ def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
     shapers = shapers_of_each(open_holds)
     needs = {}
     for hold in open_holds:
-        excluded = frozenset(hold.approvals)
+        excluded = frozenset(user_id for user_id in hold.approver_ids if user_id is not None)
         if four_eyes(hold.execution):
             excluded |= shapers[hold.pk]
         needs[hold.pk] = (deciding_groups(hold.groups, hold.groups), excluded)
@@ -226,19 +227,17 @@ def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
     )
 
 
-Need = tuple[frozenset[str], frozenset[str]]
+Need = tuple[frozenset[str], frozenset[int]]
 
 
 def _people_left(needs: Collection[Need]) -> dict[Need, int]:
-    """Count the active deciders per (groups, excluded names); one query."""
+    """Count the active deciders per (groups, excluded people); one query."""
     numbered = {f"need_{number}": need for number, need in enumerate(needs)}
     every = frozenset[str]().union(*(groups for groups, _ in needs))
     people = get_user_model().objects.filter(is_active=True, groups__name__in=every)
     counts = people.exclude(groups__name=access.AUDITOR).aggregate(
         **{
-            key: Count(
-                "pk", filter=Q(groups__name__in=groups) & ~Q(username__in=excluded), distinct=True
-            )
+            key: Count("pk", filter=Q(groups__name__in=groups) & ~Q(pk__in=excluded), distinct=True)
             for key, (groups, excluded) in numbered.items()
         }
     )
@@ -247,15 +246,15 @@ def _people_left(needs: Collection[Need]) -> dict[Need, int]:
 
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
     """The ways in which the user influenced a hold's payload."""
-    name, since = user.get_username(), hold.opened_seq
-    rows = _ways_query().rows({_RUN: hold.execution_id, _NAME: name, _SINCE: since})
+    since = hold.opened_seq
+    rows = _ways_query().rows({_RUN: hold.execution_id, _USER: user.pk, _SINCE: since})
     return frozenset(way for (way,) in rows)
 
 
 # One per process, never invalidated: the SQL depends only on the models.
 @cache
 def _ways_query() -> BuiltQuery:
-    rows = Shaper.objects.filter(execution_id=_RUN, name=_NAME, since__lt=_SINCE)
+    rows = Shaper.objects.filter(execution_id=_RUN, user=_USER, since__lt=_SINCE)
     return BuiltQuery.of(rows.values_list("way"))
 
 
@@ -264,7 +263,7 @@ def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]
     hold_list = list(holds)
     shapings = defaultdict(list)
     rows = Shaper.objects.filter(
-        execution_id__in={each.execution_id for each in hold_list}, name=user.get_username()
+        execution_id__in={each.execution_id for each in hold_list}, user=user.pk
     )
     for execution_id, way, since in rows.values_list("execution_id", "way", "since"):
         shapings[execution_id].append((way, since))
@@ -294,7 +293,7 @@ def shaped_hold_by(user: User, *, execution: str, hold: str) -> Exists:
 
 
 def _shapings(user: User, execution: str) -> QuerySet[Shaper, Any]:
-    mine = Shaper.objects.filter(execution_id=OuterRef(execution), name=user.get_username())
+    mine = Shaper.objects.filter(execution_id=OuterRef(execution), user=user.pk)
     return mine.exclude(execution__policy__four_eyes=False)
 
 
@@ -333,7 +332,7 @@ def with_delegation(user: User, hold: Hold, own: Right) -> Right:
         hold.groups, access.delegated_groups_of(user)
     ):
         return own
-    if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
+    if hold.status == Hold.Status.OPEN and user.pk in hold.approver_ids:
         reason = Reason("quorum_needs_another")
         return Right(approve=False, reject=False, refusal=reason, code="already_voted")
     rows = Absence.objects.current().filter(delegate=user.pk).select_related("user")
@@ -353,14 +352,24 @@ def _right_for(user: User, absent: User, hold: Hold) -> Right:
     if not theirs.approve:
         reason = Reason("delegator_may_not_approve", {"name": name})
         return Right(
-            approve=False, reject=True, refusal=reason, code=theirs.code, on_behalf_of=name
+            approve=False,
+            reject=True,
+            refusal=reason,
+            code=theirs.code,
+            on_behalf_of=name,
+            on_behalf_of_id=absent.pk,
         )
     own_work = _own_work(user, hold, ways_of(user, hold)) if four_eyes(hold.execution) else None
     if own_work is not None:
         return Right(
-            approve=False, reject=True, refusal=own_work, code="four_eyes", on_behalf_of=name
+            approve=False,
+            reject=True,
+            refusal=own_work,
+            code="four_eyes",
+            on_behalf_of=name,
+            on_behalf_of_id=absent.pk,
         )
-    return Right(approve=True, reject=True, on_behalf_of=name)
+    return Right(approve=True, reject=True, on_behalf_of=name, on_behalf_of_id=absent.pk)
 
 
 def _was_approved_for(person: User, hold: Hold) -> bool:
@@ -368,4 +377,4 @@ def _was_approved_for(person: User, hold: Hold) -> bool:
     if not hold.approvals or hold.status != Hold.Status.OPEN:
         return False
     records = HumanReviewRecord.objects.standing().filter(hold=hold, decision=Decision.APPROVE)
-    return records.filter(on_behalf_of=person.get_username()).exists()
+    return records.filter(on_behalf_of_id=person.pk).exists()

@@ -27,6 +27,7 @@ from workflows import conf as workflow_conf
 from workflows.approvals.standing_answers import terms_errors
 from workflows.common.db_expressions import AnyOf
 from workflows.common.schemas import FieldError
+from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import (
     MAX_UNDO_SECONDS,
     ApprovalResponse,
@@ -38,6 +39,7 @@ from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
 from workflows.engine.standing_terms import StandingTerms
 from workflows.engine.state import GrantScope
+from workflows.executions import access
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of, query
@@ -188,8 +190,7 @@ def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[N
     try:
         yield
     except (HoldNotFound, NotAllowed, Conflict, ReviewInvalid) as error:
-        name = user.get_username()
-        logger.warning("%s: %s of %s refused: %s", name, kind, hold_id, error)
+        logger.warning("%s: %s of %s refused: %s", user.get_username(), kind, hold_id, error)
         execution_id = (
             Hold.objects.filter(pk=hold_id).values_list("execution_id", flat=True).first()
         )
@@ -197,7 +198,7 @@ def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[N
             log_refusal(
                 execution_id=execution_id,
                 kind=kind,
-                actor=name,
+                actor=access.actor_of(user),
                 source=source,
                 reason=_logged(error),
                 outcome="invalid" if isinstance(error, ReviewInvalid) else "refused",
@@ -276,7 +277,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         standing=request.standing,
         undo_seconds=request.undo_seconds,
     )
-    result = submit_now(hold, command, person.get_username(), request.source, request.version)
+    result = submit_now(hold, command, access.actor_of(person), request.source, request.version)
     verdict = DecisionEntry(
         decision=request.decision,
         actor=person.get_username(),
@@ -287,6 +288,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         modified=edit.whole if edit else None,
         version=result.version,
         on_behalf_of=right.on_behalf_of,
+        on_behalf_of_id=right.on_behalf_of_id,
     )
     decided = _recorded(hold, verdict, result, edit)
     if not (request.undo_seconds and decided.complete):
@@ -390,7 +392,7 @@ def _end_claim(hold: Hold) -> None:
 
 
 def submit_now(
-    hold: Hold, command: Any, actor: str, source: str, version: int | None
+    hold: Hold, command: Any, actor: Actor, source: str, version: int | None
 ) -> CommandResult:
     """Apply a command now, in the caller's transaction.
 
@@ -583,7 +585,7 @@ def expire(hold_id: str) -> bool:
             hold = overdue.select_related("execution__workflow").filter(pk=hold_id).first()
             if hold is None:
                 return False
-            result = submit_now(hold, ExpireHold(hold=hold.id), "system", "time", None)
+            result = submit_now(hold, ExpireHold(hold=hold.id), SYSTEM, "time", None)
             record_timeout(hold, result.version)
     except (StaleVersion, Refused, Busy) as error:
         logger.info("hold %s did not expire: %s", hold_id, error)
@@ -602,7 +604,7 @@ def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
     approves = hold.on_timeout == "approve"
     verdict = DecisionEntry(
         decision=Decision.APPROVE if approves else Decision.REJECT,
-        actor="system",
+        actor=SYSTEM.name,
         reviewer=None,
         source="time",
         comment="nobody decided in time",

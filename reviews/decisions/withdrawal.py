@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
@@ -23,15 +24,17 @@ from reviews.audit.denied_attempts import denied_attempts_recorded
 from reviews.audit.records import DecisionEntry, write_record
 from reviews.components.reasons import render_reason
 from reviews.models import Decision, HumanReviewRecord
+from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import SettleAnswer, WithdrawAnswer
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
-from workflows.engine.state import HoldReason
+from workflows.engine.state import HoldReason, load_state
 from workflows.engine.status import TRANSITIONS, ExecutionStatus
 from workflows.executions import access
 from workflows.executions.services import CommandResult
 from workflows.models import Execution, Hold
+from workflows.permissions import tokens
 
 from .conflicts import conflict
 from .rights import NotAllowed, fresh_user, right_now
@@ -104,9 +107,9 @@ def _withdraw(hold_id: str, user: User, comment: str, source: str) -> Withdrawal
     _lock(visible_hold(person, hold_id).execution_id)
     hold = visible_hold(person, hold_id)
     of = _decider_to_withdraw(person, hold)
-    taken = HumanReviewRecord.objects.standing().filter(hold=hold, actor=of).latest("id")
+    taken = HumanReviewRecord.objects.standing().filter(hold=hold, reviewer=of).latest("id")
     result = submit_now(
-        hold, WithdrawAnswer(hold=hold.id, of=of), person.get_username(), source, None
+        hold, WithdrawAnswer(hold=hold.id, of=of), access.actor_of(person), source, None
     )
     record = _record(hold, taken, result, comment, person=person, source=source)
     what = "vote" if hold.status == Hold.Status.OPEN else "decision"
@@ -118,33 +121,31 @@ def _lock(execution_id: int) -> None:
     Execution.objects.select_for_update().only("pk").get(pk=execution_id)
 
 
-def _decider_to_withdraw(person: User, hold: Hold) -> str:
-    """Name of the decider whose decision this user may withdraw; raises NotAllowed or Conflict."""
-    name = person.get_username()
+def _decider_to_withdraw(person: User, hold: Hold) -> int:
+    """Id of the decider whose decision this user may withdraw; raises NotAllowed or Conflict."""
     if hold.status == Hold.Status.OPEN:
-        if name not in hold.approvals:
+        if person.pk not in hold.approver_ids:
             raise conflict(hold.id, "nothing_to_withdraw", Reason("not_decided_yet"))
     elif hold.undo_until is None:
         raise conflict(hold.id, "gone_on", TOO_LATE)
-    elif name != hold.decided_by:
-        if access.ADMIN not in access.roles_of(person):
+    elif hold.decided_by_id != person.pk:
+        if access.ADMIN not in access.roles_of(person) or hold.decided_by_id is None:
             raise NotAllowed(Reason("not_your_decision", {"actor": hold.decided_by}), "not_yours")
-        return hold.decided_by
+        return hold.decided_by_id
     right = right_now(person, hold)
     if not right.any and right.code != "already_voted":
         raise right.denied()
-    return name
+    return person.pk
 
 
 def withdrawal_offer(user: User, hold: Hold) -> WithdrawalOffer:
     """Return what a page offers; `withdraw` checks it again."""
-    name = user.get_username()
     if hold.status == Hold.Status.OPEN:
-        return WithdrawalOffer("vote" if name in hold.approvals else "")
+        return WithdrawalOffer("vote" if user.pk in hold.approver_ids else "")
     if hold.undo_until is not None:
-        mine = name == hold.decided_by or access.ADMIN in access.roles_of(user)
+        mine = user.pk == hold.decided_by_id or access.ADMIN in access.roles_of(user)
         return WithdrawalOffer("decision" if mine else "")
-    return WithdrawalOffer(why_not=TOO_LATE if name == hold.decided_by else None)
+    return WithdrawalOffer(why_not=TOO_LATE if user.pk == hold.decided_by_id else None)
 
 
 def _record(
@@ -158,7 +159,7 @@ def _record(
 ) -> HumanReviewRecord:
     verdict = DecisionEntry(
         decision=Decision.WITHDRAW,
-        actor=person.get_username() if person else "system",
+        actor=person.get_username() if person else SYSTEM.name,
         reviewer=person,
         source=source,
         comment=comment,
@@ -219,14 +220,47 @@ def settle(hold_id: str, execution_id: int) -> bool:
 
 
 def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
-    """Apply a decision; withdraw it with the reason when the run no longer accepts it."""
+    """Apply a decision; withdraw it with the reason if it may not be applied any more.
+
+    Its author may have lost the right to it, or the run no longer accepts it.
+    """
+    by = _author(hold)
     try:
+        _check_right_at_settlement(hold, given, by)
         with transaction.atomic():
-            submit_now(hold, SettleAnswer(hold=hold.id), given.actor, given.source, None)
-    except Refused as refusal:
-        back = WithdrawAnswer(hold=hold.id, of=given.actor)
-        result = submit_now(hold, back, "system", "time", None)
+            submit_now(hold, SettleAnswer(hold=hold.id), by, given.source, None)
+    except (Refused, NotAllowed) as refusal:
+        back = WithdrawAnswer(hold=hold.id, of=given.reviewer_id)
+        result = submit_now(hold, back, SYSTEM, "time", None)
         _record(hold, given, result, refusal.message, person=None, source="time")
+
+
+def _author(hold: Hold) -> Actor:
+    """Return the author of the decision on a hold in its undo period."""
+    open_hold = load_state(hold.execution.state).hold(hold.id)
+    if open_hold is None or open_hold.answer is None:
+        raise StaleVersion
+    return open_hold.answer.by
+
+
+def _check_right_at_settlement(hold: Hold, given: HumanReviewRecord, by: Actor) -> None:
+    """Raise NotAllowed unless the author of a decision may still make it.
+
+    The lock makes a deactivation wait until the decision has taken effect, or come before it.
+    """
+    accounts = get_user_model().objects.select_for_update(no_key=True)
+    if by.id is not None:
+        accounts.filter(pk=by.id).first()
+    person = tokens.user_of(by)
+    if person is None:
+        raise NotAllowed(Reason("access_ended", {"actor": by.name}), "inactive")
+    credential = access.credential_of(person)
+    may_decide = credential is None or "decide" in credential.scopes
+    if not may_decide or not access.can_see(person, hold.execution, hold.groups):
+        raise NotAllowed(Reason("right_lost", {"actor": by.name}))
+    right = right_now(person, hold)
+    if not (right.approve if given.decision == Decision.APPROVE else right.reject):
+        raise NotAllowed(Reason("right_lost", {"actor": by.name}), right.code)
 
 
 def without_withdrawn(records: Iterable[HumanReviewRecord]) -> list[HumanReviewRecord]:

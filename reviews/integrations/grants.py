@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -37,12 +35,10 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     rows = visible_grants(user) if whole else in_force(user)
     page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     live = set(in_force(user).filter(pk__in=[row.pk for row in page.rows]).values_list("pk"))
-    people = get_user_model().objects.filter(username__in={row.granted_by for row in page.rows})
-    givers = dict(people.values_list("username", "pk"))
     base = reverse("reviews:grants")
     query = "all=1&" if whole else ""
     return {
-        "rows": tuple(_row(user, row, givers, is_live=(row.pk,) in live) for row in page.rows),
+        "rows": tuple(_row(user, row, is_live=(row.pk,) in live) for row in page.rows),
         "whole": whole,
         "other_url": base if whole else f"{base}?all=1",
         "next_url": f"{base}?{query}cursor={page.next}" if page.next else "",
@@ -50,7 +46,7 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     }
 
 
-def _row(user: User, grant: Grant, givers: Mapping[str, int], *, is_live: bool) -> dict[str, Any]:
+def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
     return {
         "id": grant.pk,
         "sentence": _sentence(grant),
@@ -59,7 +55,7 @@ def _row(user: User, grant: Grant, givers: Mapping[str, int], *, is_live: bool) 
         "run_url": reverse("reviews:run", args=(grant.execution_id,)),
         "decision_url": reverse("reviews:decision", args=(grant.execution_id, grant.hold_id)),
         "by": grant.granted_by,
-        "by_id": givers.get(grant.granted_by),
+        "by_id": grant.granted_by_id,
         "at": grant.granted_at,
         "why": grant.shown_why,
         "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),

@@ -128,6 +128,7 @@ class HumanReviewRecord(models.Model):
     actor = models.CharField(max_length=150)
     # The absent person for whom the actor decided as their delegate; "" for nobody.
     on_behalf_of = models.CharField(max_length=150, blank=True, default="", db_default="")
+    on_behalf_of_id = models.BigIntegerField(null=True)
     source = models.CharField(max_length=20)
     decision = models.CharField(max_length=20, choices=Decision.choices)
     stored_original = models.JSONField(null=True, db_column="original_data")

@@ -160,7 +160,7 @@ def _reopened(event: ExecutionEvent, hold: Hold, deciders: EligibleDeciders) -> 
         kind=NoticeKind.WAITING.value,
         hold=hold,
         key=f"reopened:{hold.pk}:{event.seq}",
-        recipients=[person for person in candidates if person.get_username() != event.actor],
+        recipients=[person for person in candidates if person.pk != event.actor_id],
         actor=event.actor,
         detail={"again": True},
         groups=hold.groups,
@@ -196,13 +196,14 @@ def _mismatch(event: ExecutionEvent) -> Iterator[Notification]:
         hold = rows.get(pk=covering.hold_id)
     if hold is None:
         return
-    names = [covering.granted_by] if covering else hold.approvals
+    ids = [covering.granted_by_id] if covering else hold.approver_ids
+    approvers = [user_id for user_id in ids if user_id is not None]
     run = {"run": str(event.execution_id)} if covering else {}
     yield Notification(
         kind=NoticeKind.MISMATCH.value,
         hold=hold,
         key=":".join(("mismatch", hold.pk, *run.values())),
-        recipients=list(get_user_model().objects.filter(username__in=names, is_active=True)),
+        recipients=list(get_user_model().objects.filter(pk__in=approvers, is_active=True)),
         actor=event.actor,
         detail=run,
         groups=hold.groups,
@@ -218,9 +219,7 @@ def _standing_answer(execution_id: int) -> Grant | None:
 
 def _decided(event: ExecutionEvent, hold: Hold) -> Notification:
     starter = hold.execution.created_by
-    should_notify = (
-        starter is not None and starter.is_active and starter.get_username() != event.actor
-    )
+    should_notify = starter is not None and starter.is_active and starter.pk != event.actor_id
     payload = event.payload
     return Notification(
         kind=NoticeKind.DECIDED.value,

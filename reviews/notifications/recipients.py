@@ -30,7 +30,7 @@ class EligibleDeciders:
         return [
             user
             for user in self._users
-            if user.get_username() not in excluded and _may_approve(user, hold, allowed)
+            if user.pk not in excluded and _may_approve(user, hold, allowed)
         ]
 
 
@@ -45,4 +45,4 @@ def _may_approve(user: User, hold: Hold, allowed: Collection[str]) -> bool:
     groups = access.groups_of(user)
     if access.AUDITOR in groups or not deciding_groups(allowed, groups):
         return False
-    return user.get_username() not in hold.approvals
+    return user.pk not in hold.approver_ids

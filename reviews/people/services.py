@@ -128,7 +128,7 @@ def end_access(*, actor: User, person: User) -> None:
     ReviewClaim.objects.filter(pk__in=[each.pk for each in claimed]).delete()
     for each in claimed:
         broadcasts.hold_activity(each.hold.execution_id, each.hold_id)
-    given = Grant.objects.filter(IN_FORCE, granted_by=person.get_username())
+    given = Grant.objects.filter(IN_FORCE, granted_by_id=person.pk)
     given.update(revoked_at=Now(), revoked_by=actor.get_username())
     # Reviews of an absent person are theirs again when the delegate leaves.
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)

@@ -130,13 +130,13 @@ def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
 def candidates(hold: Hold) -> list[str]:
     """Names of the people who can be assigned the hold, sorted; at most a hundred."""
     barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
-    excluded = [*hold.approvals, *barred]
-    people = _members_query().rows({(_GROUP,): list(hold.groups), (_NAME,): excluded})
+    excluded = [*barred, *(each for each in hold.approver_ids if each is not None)]
+    people = _members_query().rows({(_GROUP,): list(hold.groups), (_USER,): excluded})
     return [name for name, groups in people if deciding_groups(hold.groups, groups)]
 
 
 #: Where the values go in `_members_query`; no row has them.
-_GROUP, _NAME = "the group", "the name"
+_GROUP, _USER = "the group", -1
 
 
 # One per process, never invalidated: the SQL depends only on the models.
@@ -144,7 +144,7 @@ _GROUP, _NAME = "the group", "the name"
 def _members_query() -> BuiltQuery:
     """Return the query of the active members of a list of groups, and the groups of each."""
     people = get_user_model().objects.filter(is_active=True)
-    members = people.filter(AnyOf("groups__name", [_GROUP])).exclude(AnyOf("username", [_NAME]))
+    members = people.filter(AnyOf("groups__name", [_GROUP])).exclude(AnyOf("pk", [_USER]))
     groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
     rows = members.distinct().order_by("username")[:_MAX_CANDIDATES]
     return BuiltQuery.of(rows.values_list("username", ArraySubquery(groups)))

@@ -17,6 +17,7 @@ from workflows.engine.commands import ExtendHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
+from workflows.executions import access
 from workflows.executions.services import submit_command
 from workflows.models import Hold
 
@@ -60,7 +61,7 @@ def extend(
         result = submit_command(
             execution_id=hold.execution_id,
             command=ExtendHold(hold=hold.id, seconds=seconds),
-            actor=person.get_username(),
+            actor=access.actor_of(person),
             source=source,
         )
     except Refused as refusal:

@@ -315,7 +315,7 @@ def _quorum_words(hold: Hold) -> str:
 
 
 def _outcome(hold: Hold) -> str:
-    return "EXPIRED" if hold.decided_by == "system" else hold.decision
+    return "EXPIRED" if hold.decided_by_id is None else hold.decision
 
 
 #: Action → the sentence about so many reviews.
@@ -399,7 +399,7 @@ def claim_context(user: User, hold: Hold, right: Right) -> dict[str, Any]:
     return {
         "by": by,
         "by_id": claim.user_id if claim else None,
-        "mine": by == user.get_username(),
+        "mine": claim is not None and claim.user_id == user.pk,
         "until": claim.expires_at if claim else None,
         "given_by": giver.get_username() if giver else "",
         "given_by_id": giver.pk if giver else None,

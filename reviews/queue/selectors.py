@@ -45,7 +45,6 @@ class Viewer:
 
     def __init__(self, user: User) -> None:
         self.user = user
-        self.name = user.get_username()
 
     @cached_property
     def groups(self) -> frozenset[str]:
@@ -105,7 +104,7 @@ class Viewer:
     # Each subquery is small, uses an index and runs once for all rows.
 
     def _open_to_me(self) -> Q:
-        approved = Q(approvals__contains=[self.name])
+        approved = Q(approver_ids__contains=[self.user.pk])
         return ~approved & ~Q(
             shaped_by(self.user, execution="execution_id", opened_seq="opened_seq")
         )
@@ -114,7 +113,7 @@ class Viewer:
     def _approved(self) -> QuerySet[Hold, Any]:
         """Open holds that the user has approved and whose quorum needs more."""
         begun = Hold.objects.filter(status=Hold.Status.OPEN).exclude(approvals=[])
-        return begun.filter(approvals__contains=[self.name]).values("pk")
+        return begun.filter(approver_ids__contains=[self.user.pk]).values("pk")
 
     def _free_to_claim(self) -> Q:
         return Q(claim=None) | Q(claim__user=self.user) | Q(claim__expires_at__lte=Now())
@@ -172,21 +171,18 @@ def tab_counts(viewer: Viewer, tabs: tuple[str, ...] = COUNTED_TABS) -> dict[str
         query = _counts_query(tabs, len(groups), None if members is None else len(members))
     else:
         query = _counts_of(viewer, pending(viewer.user), tabs)
-    (counts,) = query.rows(_values(viewer.user.pk, viewer.name, groups, members or ()))
+    (counts,) = query.rows(_values(viewer.user.pk, groups, members or ()))
     return dict(zip(tabs, counts, strict=True))
 
 
 #: Where the values of a viewer go in `_counts_query`; no row has them.
-_USER, _NAME, _GROUP, _MEMBER = -1, "the name", "group %s", "member %s"
+_USER, _GROUP, _MEMBER = -1, "group %s", "member %s"
 
 
-def _values(
-    pk: int, name: str, groups: Sequence[str], members: Sequence[str]
-) -> dict[Hashable, Any]:
+def _values(pk: int, groups: Sequence[str], members: Sequence[str]) -> dict[Hashable, Any]:
     return {
         _USER: pk,
-        _NAME: name,
-        (_NAME,): [name],
+        (_USER,): [pk],
         **{_GROUP % number: group for number, group in enumerate(groups)},
         tuple(_GROUP % number for number in range(len(groups))): list(groups),
         **{_MEMBER % number: member for number, member in enumerate(members)},
@@ -197,7 +193,7 @@ def _values(
 @lru_cache(maxsize=64)
 def _counts_query(tabs: tuple[str, ...], groups: int, members: int | None) -> BuiltQuery:
     """Return the query of `tab_counts`; a viewer who sees every execution has no members."""
-    viewer = Viewer(get_user_model()(pk=_USER, username=_NAME))
+    viewer = Viewer(get_user_model()(pk=_USER))
     viewer.deciding = [_GROUP % number for number in range(groups)]
     rows, names = _open(), [_MEMBER % number for number in range(members or 0)]
     if members is not None:
@@ -205,7 +201,7 @@ def _counts_query(tabs: tuple[str, ...], groups: int, members: int | None) -> Bu
         visible = access.is_addressed_to(names, execution="execution_id")
         rows = rows.filter(Q(groups__overlap=viewer.deciding) | Q(visible))
     query = _counts_of(viewer, rows, tabs)
-    return query.with_constants(_values(_USER, _NAME, viewer.deciding, names))
+    return query.with_constants(_values(_USER, viewer.deciding, names))
 
 
 def _counts_of(viewer: Viewer, rows: QuerySet[Hold], tabs: tuple[str, ...]) -> BuiltQuery:
@@ -265,7 +261,7 @@ def page_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:
         .only(
             *("task_id", "task_title", "phase", "reason", "target", "layer", "payload"),
             *("status", "critical", "stated_risk", "quorum", "approvals", "opened_at"),
-            *("expires_at", "decided_at", "decided_by", "decision"),
+            *("expires_at", "decided_at", "decided_by", "decided_by_id", "decision"),
             *(f"execution__{name}" for name in ("title", "version", "total_layers", "policy")),
             *("execution__created_by__username", "claim__expires_at", "claim__user__username"),
         )

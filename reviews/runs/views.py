@@ -59,7 +59,7 @@ from workflows.engine.commands import Abort, AddMessage, Continue, Replan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.reasons import Reason
-from workflows.executions.access import may_operate, may_start, with_erased
+from workflows.executions.access import actor_of, may_operate, may_start, with_erased
 from workflows.executions.selectors import live_version, tasks_of
 from workflows.executions.services import (
     fork_execution,
@@ -229,7 +229,7 @@ def submit_posted(request: HttpRequest, execution: Execution) -> str:
         result = submit_command(
             execution_id=execution.pk,
             command=wanted,
-            actor=current_user(request).get_username(),
+            actor=actor_of(current_user(request)),
             source="web",
             version=version,
         )

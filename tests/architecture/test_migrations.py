@@ -33,6 +33,8 @@ RELEASED = {
 REVIEWED = {
     "reviews.0027_records_by_target": "decisions wait while the index is built: a second per"
     " 100,000 records",
+    "workflows.0053_identity_by_user_id": "it fills ids where names were; processes of the last"
+    " release stop before, because they would go on to write names alone",
     "workflows.0036_standing_answers": "the constraint allows everything that it allowed before,"
     " and the table of grants is small",
 }

@@ -9,6 +9,7 @@ from typing import Any
 from tests.benchmarks import bare, kit
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly
+from tests.support.actors import actor_named
 from workflows.agents import RegisteredAgents
 from workflows.engine.commands import UpdateState
 from workflows.engine.execute_move import agent_question
@@ -74,7 +75,7 @@ def commanded(execution_id: int, turn: int) -> None:
     result = services.submit_command(
         execution_id=execution_id,
         command=UpdateState(updates={"turn": turn}),
-        actor="bench",
+        actor=actor_named("bench"),
         source="bench",
     )
     assert result.outcome == "applied", result

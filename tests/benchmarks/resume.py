@@ -9,6 +9,7 @@ from reviews.decisions.services import DecisionRequest, decide
 from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
+from tests.support.actors import actor_named
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions import dispatch, services
 from workflows.executions.selectors import tasks_of
@@ -108,7 +109,7 @@ def submitted(execution_id: int, hold: Hold) -> None:
     services.submit_command(
         execution_id=execution_id,
         command=ApprovalResponse(hold=hold.pk, approved=True),
-        actor="bench",
+        actor=actor_named("bench"),
         source="bench",
     )
 

@@ -76,7 +76,10 @@ paused = Execution.objects.filter(status=ExecutionStatus.PAUSED_FOR_REVIEW, pk__
 for pk in paused.values_list("pk", flat=True):
     with suppress(Refused):
         submit_command(
-            execution_id=pk, command=Abort(reason="its tests ended"), actor="admin", source="cli"
+            execution_id=pk,
+            command=Abort(reason="its tests ended"),
+            actor=actor_named("admin"),
+            source="cli",
         )
 """
 

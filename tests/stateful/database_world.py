@@ -22,6 +22,7 @@ from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Interventions, Outcome
 from tests.stateful.plans import INPUTS
 from tests.stateful.world import Call, News, Row, World
+from workflows.engine.actors import Actor
 from workflows.engine.dag import Plan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
@@ -219,7 +220,7 @@ class DatabaseWorld(World):
             result = submit_command(
                 execution_id=model.id,
                 command=parse_command(data),
-                actor="operator",
+                actor=Actor("operator"),
                 source="test",
                 version=version,
             )

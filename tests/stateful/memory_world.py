@@ -18,6 +18,7 @@ from tests.stateful.plans import INPUTS
 from tests.stateful.scripted import ScriptedRunner
 from tests.stateful.workers import reached
 from tests.stateful.world import Call, News, Row, World
+from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import Bookmark, MemoryJournal, Stored
 from workflows.agents import RegisteredAgents
 from workflows.engine import commands as cmd
@@ -170,7 +171,8 @@ class MemoryWorld(World):
             self._submit_at_rest(model, cmd.SettleAnswer(hold=hold.id), actor=actor)
         except Refused:
             model.withdrawing.add(hold.id)
-            self._submit_at_rest(model, cmd.WithdrawAnswer(hold=hold.id, of=actor), actor="system")
+            back = cmd.WithdrawAnswer(hold=hold.id, of=user_id(actor))
+            self._submit_at_rest(model, back, actor="system")
         except StaleVersion:
             return
 
@@ -223,7 +225,8 @@ class MemoryWorld(World):
         """Edits are checked by the services, which are not used here."""
 
     def _send_withdrawal(self, model: Model, hold_id: str, who: str) -> bool:
-        return self._submit_at_rest(model, cmd.WithdrawAnswer(hold=hold_id, of=who), actor=who)
+        back = cmd.WithdrawAnswer(hold=hold_id, of=user_id(who))
+        return self._submit_at_rest(model, back, actor=who)
 
     def _send_command(self, model: Model, data: dict[str, Any], version: int | None) -> str:
         if data["kind"] == "inject_task":
@@ -254,7 +257,7 @@ class MemoryWorld(World):
                     execution_id,
                     command,
                     self._ports,
-                    actor=actor,
+                    actor=actor_named(actor),
                     source="test",
                     expected_version=version,
                 )
@@ -279,7 +282,7 @@ class MemoryWorld(World):
         stored = self._stored(model)
         for seq in range(model.seen, len(stored.events)):
             event = stored.events[seq]
-            yield News(seq + 1, event.kind, dump_event(event), stored.actors[seq])
+            yield News(seq + 1, event.kind, dump_event(event), stored.actors[seq].name)
 
     def _row(self, model: Model) -> Row:
         stored = self._stored(model)

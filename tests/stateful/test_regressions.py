@@ -8,6 +8,7 @@ import pytest
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, fence_of, mortal_processes, work
 from tests.support.catalogue import stock_catalogue
+from workflows.engine.actors import Actor
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (
     fork_execution,
@@ -35,7 +36,10 @@ def execution(transactional_db: None, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def command(execution: Execution, **data: Any) -> str:
     return submit_command(
-        execution_id=execution.pk, command=parse_command(data), actor="ann", source="test"
+        execution_id=execution.pk,
+        command=parse_command(data),
+        actor=Actor("ann"),
+        source="test",
     ).outcome
 
 

@@ -12,7 +12,9 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.support.actors import actor_named
 from workflows.engine import events as ev
+from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.dag import Plan, Revision
 from workflows.engine.decision_history import decision_of, is_decision
 from workflows.engine.evolve import evolve
@@ -50,7 +52,7 @@ class Stored:
     state: ExecutionState = field(default_factory=ExecutionState)
     events: list[ev.Event] = field(default_factory=list)
     #: Who caused each event, in the order of `events`.
-    actors: list[str] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
     checkpoints: list[Bookmark] = field(default_factory=list)
     finished: dict[str, FinishedTask] = field(default_factory=dict)
     #: When a hold's time runs out, by its id; only of holds that are open.
@@ -86,13 +88,13 @@ class MemoryRun:
         self.moves = 0
         self._journal, self._stored, self._fence = journal, stored, fence
         self._committed = stored.state
-        self._recorded: list[tuple[ev.Event, str, Bookmark | None]] = []
-        self._speaker = "system"
+        self._recorded: list[tuple[ev.Event, Actor, Bookmark | None]] = []
+        self._speaker = SYSTEM
         self._taken: list[QueuedCommand] = []
         #: How tasks ended by what is recorded; None for one that was sent back.
         self._told: dict[str, FinishedTask | None] = {}
 
-    def log_command(self, command: object, actor: str, source: str) -> None:
+    def log_command(self, command: object, actor: Actor, source: str) -> None:
         """Commands are logged by the journal on PostgreSQL alone."""
 
     def publish(self, *, at_once: bool) -> None:
@@ -178,7 +180,7 @@ class MemoryRun:
             yield each
 
     @contextmanager
-    def acting_as(self, actor: str, source: str) -> Iterator[None]:
+    def acting_as(self, actor: Actor, source: str) -> Iterator[None]:
         before, self._speaker = self._speaker, actor
         try:
             yield
@@ -327,7 +329,7 @@ class MemoryJournal:
     def queue(self, execution_id: str, command: Any, *, actor: str) -> None:
         """Leave a command for the worker that holds the lease."""
         queued = self.executions[execution_id].queued
-        queued.append(QueuedCommand(len(queued) + 1, command, actor, "test"))
+        queued.append(QueuedCommand(len(queued) + 1, command, actor_named(actor), "test"))
 
 
 def _keep(stored: Stored, event: ev.Event, now: float) -> None:

@@ -145,7 +145,7 @@ def _perform(
         result = services.submit_command(
             execution_id=execution.pk,
             command=command,
-            actor=request.user.get_username(),
+            actor=access.actor_of(request.user),
             source="rest",
             version=version,
         )
@@ -202,7 +202,7 @@ def _log_malformed(
     services.log_refusal(
         execution_id=execution.pk,
         kind=str(kind) if kind in _KINDS else "unknown",
-        actor=request.user.get_username(),
+        actor=access.actor_of(request.user),
         source="rest",
         reason=str(invalid),
         outcome="invalid",

@@ -370,7 +370,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
         result = services.submit_command(
             execution_id=execution.pk,
             command=AddMessage(**message, author=request.user.get_username()),
-            actor=request.user.get_username(),
+            actor=access.actor_of(request.user),
             source="rest",
         )
         body = {"outcome": result.outcome, "version": result.version, "status": result.status}

@@ -367,7 +367,7 @@ class DecisionSerializer(PlainSerializer):
 def decision_row(event: ExecutionEvent) -> dict[str, Any]:
     """Return the API representation of a row of `selectors.decisions_of`."""
     for_agent = bool(getattr(event, "for_agent", False))
-    row = decision_of(event.kind, event.payload, event.actor, for_agent=for_agent)
+    row = decision_of(event.kind, event.payload, event.by, for_agent=for_agent)
     return {
         "execution_id": str(event.execution_id),
         "seq": event.seq,

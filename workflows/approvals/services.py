@@ -321,7 +321,7 @@ def cancel(
     submit_command(
         execution_id=approval.execution_id,
         command=Abort(reason=reason),
-        actor=actor.get_username(),
+        actor=access.actor_of(actor),
         source=source,
     )
 
@@ -364,7 +364,7 @@ def resubmit(
         submit_command(
             execution_id=approval.execution_id,
             command=ResubmitAction(**{name: fields[name]}),
-            actor=actor.get_username(),
+            actor=access.actor_of(actor),
             source=source,
         )
         _advance(approval.execution_id)
@@ -401,7 +401,7 @@ def report(
             command=ReportResult(
                 ok=fields["ok"], error=fields.get("error", ""), executed_digest=executed
             ),
-            actor=actor.get_username(),
+            actor=access.actor_of(actor),
             source=source,
         )
         reported = approval.execution.events.filter(kind="result_reported").latest("seq")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.auth import get_user_model
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -146,8 +145,8 @@ def _covers(grant: Grant, task: ExternalActionTask) -> bool:
 
 def _may_still_approve(grant: Grant, actor: User, task: ExternalActionTask) -> bool:
     """Whether the giver could approve this action now: active, in its groups, not its asker."""
-    giver = get_user_model().objects.filter(username=grant.granted_by, is_active=True).first()
-    if giver is None or task.human_review is None:
+    giver = access.read_user(grant.granted_by_id) if grant.granted_by_id is not None else None
+    if giver is None or not giver.is_active or task.human_review is None:
         return False
     if giver.pk == actor.pk and execution_policy(task, ActionPolicy(None)).four_eyes:
         return False

@@ -214,11 +214,11 @@ class SettleAnswer(_Command):
 
 
 class WithdrawAnswer(_Command):
-    """Withdraw a vote of `of`, or a decision that has not taken effect."""
+    """Withdraw a vote of the user `of`, or a decision that has not taken effect."""
 
     kind: Literal["withdraw_answer"] = "withdraw_answer"
     hold: str
-    of: str
+    of: int
 
 
 class ResubmitAction(_Command):

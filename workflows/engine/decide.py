@@ -98,7 +98,7 @@ def _(command: cmd.UpdateState, state: ExecutionState, ctx: DecisionContext) -> 
 
 @_decide.register
 def _(command: cmd.AddMessage, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
-    author = command.author or ctx.actor
+    author = command.author or ctx.actor.name
     said = ev.MessageAdded(role=command.role, content=command.content, author=author)
     if not command.ask_agent:
         return [said]
@@ -153,14 +153,18 @@ def _response(
         return _changes_requested(state, hold, ctx, command)
     if not command.approved:
         return _rejection(state, hold, ctx, comment=command.feedback)
-    if ctx.actor in hold.approvals:
+    if ctx.actor.id in hold.approver_ids:
         raise Refused("already_voted", Reason("quorum_needs_others"))
     if edited and hold.quorum > 1:
         # Earlier approvals would count for an edited payload that their authors never saw.
         raise Refused("no_edits", Reason("quorum_takes_no_edits"))
     if len(hold.approvals) + 1 < hold.quorum:
         vote = ev.HoldVoted(
-            hold_id=hold.id, voter=ctx.actor, task_id=hold.task_id, phase=hold.phase
+            hold_id=hold.id,
+            voter=ctx.actor.name,
+            voter_id=ctx.actor.id,
+            task_id=hold.task_id,
+            phase=hold.phase,
         )
         return [vote]
     if hold.reason is HoldReason.ESCALATION:
@@ -192,7 +196,7 @@ def _changes_requested(
         until = None if seconds is None else ctx.now + seconds
         return [decided.model_copy(update={"waits_for_caller": True, "waits_until": until})]
     content = f"Changes requested for {hold.task_id}: {command.feedback}"
-    return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor)]
+    return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor.name)]
 
 
 def changes_problem(
@@ -264,7 +268,7 @@ def _with_undo_window(
         edited=decided.edited,
         comment=decided.comment,
         undo_seconds=command.undo_seconds,
-        answer=HoldAnswer(ctx.actor, data),
+        answer=HoldAnswer(ctx.actor.name, data, ctx.actor.id, ctx.actor.token),
     )
     return [noted]
 
@@ -275,7 +279,7 @@ def _(command: cmd.SettleAnswer, state: ExecutionState, ctx: DecisionContext) ->
     if hold is None or hold.answer is None:
         raise Refused("not_answered", Reason("no_answer_waits", {"hold": command.hold}))
     given = cmd.ApprovalResponse.model_validate(hold.answer.command)
-    events = _response(given, state, hold, replace(ctx, actor=hold.answer.actor))
+    events = _response(given, state, hold, replace(ctx, actor=hold.answer.by))
     return [
         each.model_copy(update={"answered": True}) if isinstance(each, ev.HoldDecided) else each
         for each in events
@@ -290,13 +294,21 @@ def _(
     if hold is None:
         raise Refused("gone_on", Reason("decision_took_effect"))
     what: Literal["decision", "vote"] = "decision" if hold.answer else "vote"
-    said = (hold.answer.actor,) if hold.answer else hold.approvals
-    if command.of not in said:
-        raise Refused("nothing_to_withdraw", Reason("nothing_said", {"actor": command.of}))
-    taken_back = ev.HoldWithdrawn(
-        hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, voter=command.of, what=what
+    if hold.answer is not None:
+        names = {hold.answer.actor_id: hold.answer.actor}
+    else:
+        names = dict(zip(hold.approver_ids, hold.approvals, strict=True))
+    if command.of not in names:
+        raise Refused("nothing_to_withdraw", Reason("nothing_said"))
+    withdrawn = ev.HoldWithdrawn(
+        hold_id=hold.id,
+        task_id=hold.task_id,
+        phase=hold.phase,
+        voter=names[command.of],
+        voter_id=command.of,
+        what=what,
     )
-    return [taken_back]
+    return [withdrawn]
 
 
 def _approval(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .actors import Actor
 from .dag import Revision
 from .plan_validation import Problem
 from .policy import Policy
@@ -36,13 +37,13 @@ def no_finished_tasks(task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
 class DecisionContext:
     """The input of `decide` besides the state and the command.
 
-    `actor` names the sender of the command.  `finished_tasks` returns how the named tasks ended;
+    `actor` is the sender of the command.  `finished_tasks` returns how the named tasks ended;
     tasks that have not ended are left out.  `now` is the time in epoch seconds.
     """
 
     revision: Revision
     policy: Policy
-    actor: str
+    actor: Actor
     max_replans: int = 3
     max_failed_replans: int = 10
     now: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .actors import Actor
 from .state import HoldReason
 
 #: Kinds of events that are decisions.  `execution_aborted` is one unless a decision caused it.
@@ -33,7 +34,7 @@ def is_decision(kind: str, payload: Mapping[str, Any]) -> bool:
 
 
 def decision_of(
-    kind: str, payload: Mapping[str, Any], actor: str, *, for_agent: bool = False
+    kind: str, payload: Mapping[str, Any], actor: Actor, *, for_agent: bool = False
 ) -> dict[str, Any]:
     """Return a stored decision event as a decision.
 
@@ -43,13 +44,15 @@ def decision_of(
     if kind in ("agent_decided", "agent_failed"):
         return _of_agent(kind, payload)
     if kind == "execution_aborted":
-        return _decision("AIL" if for_agent else "HIL", "ABORT", actor, comment=payload["reason"])
+        return _decision(
+            "AIL" if for_agent else "HIL", "ABORT", actor.name, comment=payload["reason"]
+        )
     reason = str(payload.get("reason", ""))
     is_agent = reason in _AGENTS
     return _decision(
         "AIL" if is_agent else "HIL",
         _word(kind, payload, is_agent=is_agent),
-        actor,
+        actor.name,
         reviewer=reviewer_of(kind, payload, actor),
         hold_id=payload["hold_id"],
         node_id=payload.get("task_id"),
@@ -61,12 +64,12 @@ def decision_of(
     )
 
 
-def reviewer_of(kind: str, payload: Mapping[str, Any], actor: str) -> str | None:
-    """Return the person who decided a hold; None for an agent, a timeout or any other event."""
+def reviewer_of(kind: str, payload: Mapping[str, Any], actor: Actor) -> str | None:
+    """Return the name of the person who decided a hold; None for an agent or another event."""
     if kind not in ("hold_voted", "hold_answered", "hold_withdrawn", "hold_decided"):
         return None
     by_person = not payload.get("by_timeout") and payload.get("reason") not in _AGENTS
-    return actor if by_person and actor not in ("", "system") else None
+    return actor.name if by_person and actor.is_user else None
 
 
 def _of_agent(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:

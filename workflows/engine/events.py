@@ -188,6 +188,8 @@ class HoldVoted(_Event):
     kind: Literal["hold_voted"] = "hold_voted"
     hold_id: str
     voter: str
+    # The user; null in events from before ids were recorded.
+    voter_id: int | None = None
     task_id: str | None = None
     phase: TriggerPhase | None = None
 
@@ -216,6 +218,7 @@ class HoldWithdrawn(_Event):
     kind: Literal["hold_withdrawn"] = "hold_withdrawn"
     hold_id: str
     voter: str
+    voter_id: int | None = None
     what: Literal["decision", "vote"]
     task_id: str | None = None
     phase: TriggerPhase | None = None

@@ -145,7 +145,11 @@ def _(event: ev.ReviewSpared, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
     holds = tuple(
-        replace(hold, approvals=(*hold.approvals, event.voter))
+        replace(
+            hold,
+            approvals=(*hold.approvals, event.voter),
+            approver_ids=(*hold.approver_ids, event.voter_id),
+        )
         if hold.id == event.hold_id
         else hold
         for hold in state.holds
@@ -178,8 +182,11 @@ def _(event: ev.HoldWithdrawn, state: ExecutionState) -> ExecutionState:
         return state
     if event.what == "decision":
         return _with_hold(state, replace(hold, answer=None))
-    left = tuple(name for name in hold.approvals if name != event.voter)
-    return _with_hold(state, replace(hold, approvals=left))
+    votes = zip(hold.approvals, hold.approver_ids, strict=True)
+    left = [(name, user_id) for name, user_id in votes if user_id != event.voter_id]
+    approvals = tuple(name for name, _ in left)
+    approver_ids = tuple(user_id for _, user_id in left)
+    return _with_hold(state, replace(hold, approvals=approvals, approver_ids=approver_ids))
 
 
 def _with_hold(state: ExecutionState, other: Hold) -> ExecutionState:

@@ -9,6 +9,8 @@ from functools import singledispatch
 from pydantic import ValidationError
 
 from . import events as ev
+from .actors import Actor
+from .actors import agent as agent_actor
 from .bounded_json import digest
 from .commands import MAX_MESSAGE_LENGTH, Abort, AddMessage, Replan, shortened
 from .dag import ExternalActionTask, reads_context
@@ -376,7 +378,7 @@ def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) 
 @_execute.register
 def _(move: AskAgent, run: Run, ports: Ports) -> None:
     run.commit()
-    actor = f"agent:{move.agent}"
+    actor = agent_actor(move.agent)
     try:
         answer = ports.agents.ask(agent_question(run, move.agent), run.heartbeat)
         events, command = _events_and_command(run, answer, move.agent, actor)
@@ -420,7 +422,7 @@ def agent_question(run: Run, agent: str) -> AgentQuestion:
 
 
 def _events_and_command(
-    run: Run, answer: object, agent: str, actor: str
+    run: Run, answer: object, agent: str, actor: Actor
 ) -> tuple[Sequence[ev.Event], Abort | Replan | None]:
     """Return the events and the command of an agent's answer.
 
@@ -459,7 +461,7 @@ def _error_summary(error: Exception) -> str:
     return str(error)
 
 
-def _message_events(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:
+def _message_events(run: Run, answer: AgentAnswer, actor: Actor) -> Sequence[ev.Event]:
     ctx = DecisionContext(revision=run.revision, policy=run.policy, actor=actor)
     events: list[ev.Event] = []
     for message in answer.messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import events as ev
+from .actors import Actor
 from .commands import Replan, RevisePlan
 from .decide import DecisionContext, decide
 from .ports import Planner, Ports, Run
@@ -10,7 +11,7 @@ from .reasons import reason_fields
 from .task_errors import TaskFailed
 
 
-def handle_command(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
+def handle_command(run: Run, command: object, ports: Ports, actor: Actor) -> tuple[ev.Event, ...]:
     """Return the events of `command`; a replan asks the planner first."""
     ctx = DecisionContext(
         revision=run.revision,

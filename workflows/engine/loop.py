@@ -6,11 +6,12 @@ A worker calls `step` to advance an execution; `submit` applies one command to a
 from __future__ import annotations
 
 from . import events as ev
+from .actors import Actor
 from .decide import Refused
 from .execute_move import collect_remote, execute_move
 from .handle_command import handle_command
 from .moves import ApplyCommands, Rest, next_move
-from .ports import Ports, Run
+from .ports import Ports, QueuedCommand, Run
 from .reasons import reason_fields
 
 
@@ -45,7 +46,7 @@ def submit(
     command: object,
     ports: Ports,
     *,
-    actor: str,
+    actor: Actor,
     source: str,
     expected_version: int | None = None,
 ) -> Run:
@@ -64,17 +65,23 @@ def submit(
 
 
 def apply_queued(run: Run, ports: Ports) -> None:
-    """Apply the commands queued while the layer ran; a refusal becomes an event."""
+    """Apply the commands queued while the layer ran; a refusal becomes an event.
+
+    A sender who has lost the right to send the command since is refused too.
+    """
     for queued in run.take_commands():
         with run.acting_as(queued.actor, queued.source):
-            run.record(*_handle_queued(run, queued.command, ports, queued.actor))
+            run.record(*_handle_queued(run, queued, ports))
         # Commit after each command: after a crash, it is either still queued or fully applied.
         run.commit()
 
 
-def _handle_queued(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
+def _handle_queued(run: Run, queued: QueuedCommand, ports: Ports) -> tuple[ev.Event, ...]:
+    command = queued.command
     try:
-        return handle_command(run, command, ports, actor)
+        if (lost := ports.lost_right(run.execution_id, queued)) is not None:
+            raise Refused("right_lost", lost)
+        return handle_command(run, command, ports, queued.actor)
     except Refused as refusal:
         if run.state.status.is_final:
             return ()

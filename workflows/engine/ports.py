@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from .actors import Actor
 from .dag import AnyTask, Plan, Revision
 from .events import Event
 from .policy import Policy
@@ -232,7 +233,7 @@ class QueuedCommand:
 
     id: int
     command: Any
-    actor: str
+    actor: Actor
     source: str
 
 
@@ -280,7 +281,7 @@ class Run(Protocol):
             StaleVersion: a command found a newer version.
         """
 
-    def log_command(self, command: object, actor: str, source: str) -> None:
+    def log_command(self, command: object, actor: Actor, source: str) -> None:
         """Add the applied command to the command log with the next commit.
 
         A journal without a command log does nothing here.
@@ -306,7 +307,7 @@ class Run(Protocol):
         If the worker dies before that commit, the next worker takes them again.
         """
 
-    def acting_as(self, actor: str, source: str) -> AbstractContextManager[None]:
+    def acting_as(self, actor: Actor, source: str) -> AbstractContextManager[None]:
         """Record the events inside the block with this actor and source."""
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
@@ -383,6 +384,11 @@ def do_nothing_at_rest(run: Run) -> None:
     """Do nothing: the default of ports without speculation."""
 
 
+def nothing_refused(execution_id: str, queued: QueuedCommand) -> Reason | None:
+    """Return None: the default of ports in which nobody loses a right."""
+    return None
+
+
 def no_capability_code(capability: str) -> CapabilityCode | None:
     """Return None: the default of ports without capabilities."""
     return None
@@ -422,6 +428,8 @@ class Ports:
     abandoned_ttl_seconds: float = 3600
     capability_code: Callable[[str], CapabilityCode | None] = no_capability_code
     with_required_reviews: PlanCheck = unchanged_plan
+    #: Returns why the sender of a queued command may no longer send it; None if they may.
+    lost_right: Callable[[str, QueuedCommand], Reason | None] = nothing_refused
     #: Returns by handle the results of remote tasks that have ended.
     remote_results: Callable[[Sequence[RemoteCall]], Mapping[str, Success | Failure]] = (
         no_remote_results

@@ -123,7 +123,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "decision_took_effect": gettext_noop(
         "This decision has taken effect and can no longer be undone."
     ),
-    "nothing_said": gettext_noop("%(actor)s has said nothing to take back."),
+    "nothing_said": gettext_noop("This person has said nothing to take back."),
     "no_escalation": gettext_noop("%(task)s does not ask for a permission any more."),
     "scope_needs_capability": gettext_noop("Only a capability's own permission can be raised."),
     "scope_needs_length": gettext_noop(
@@ -200,6 +200,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     # Why somebody may not decide, undo or see this.
     "not_allowed": gettext_noop("You may not do this."),
     "account_disabled": gettext_noop("Your account is disabled."),
+    "access_ended": gettext_noop(
+        "%(actor)s may no longer act: the account is not active, or the token was revoked."
+    ),
+    "right_lost": gettext_noop("%(actor)s no longer has the right to do this."),
     "account_gone": gettext_noop("Your account no longer exists."),
     "only_an_agent_decides": gettext_noop(
         "An agent decides this. An operator can continue or abort the run."

@@ -71,7 +71,7 @@ def propose(
     change = change_between(ctx.revision.plan, revised.plan)
     proposal = Proposal(
         requirement=requirement,
-        actor=ctx.actor,
+        actor=ctx.actor.name,
         change=dump_change(change),
         context=context,
         why=revised.why,

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from . import commands as cmd
 from . import events as ev
+from .actors import Actor
 from .dag import ExternalActionTask, Plan, Revision, ToolTask, is_reference
 from .evolve import evolve
 from .expression_paths import read_paths
@@ -152,7 +153,8 @@ def _approve(run: _SimulatedRun, hold_id: str, ports: Ports) -> None:
         command: object = (
             cmd.Continue() if by_agent else cmd.ApprovalResponse(hold=hold_id, approved=True)
         )
-        actor = f"person {len(hold.approvals) + 1}"
+        number = len(hold.approvals) + 1
+        actor = Actor(f"person {number}", id=number)
         submit(_RUN_ID, command, ports, actor=actor, source="simulation")
 
 
@@ -400,7 +402,7 @@ class _SimulatedRun:
     def commit(self) -> None:
         pass
 
-    def log_command(self, command: object, actor: str, source: str) -> None:
+    def log_command(self, command: object, actor: Actor, source: str) -> None:
         pass
 
     def publish(self, *, at_once: bool) -> None:
@@ -419,7 +421,7 @@ class _SimulatedRun:
         return iter(())
 
     @contextmanager
-    def acting_as(self, actor: str, source: str) -> Iterator[None]:
+    def acting_as(self, actor: Actor, source: str) -> Iterator[None]:
         yield
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from .actors import Actor
 from .policy import TriggerPhase
 from .status import ExecutionStatus, TaskStatus
 
@@ -112,11 +113,18 @@ class TaskState:
 class HoldAnswer:
     """The decision of `actor` on a hold during its undo period.
 
-    `command` is the ApprovalResponse as JSON; it is applied when the undo period ends.
+    `command` is the ApprovalResponse as JSON; it is applied when the undo period ends.  `actor_id`
+    and `token_id` are those of the `Actor`.
     """
 
     actor: str
     command: dict[str, Any]
+    actor_id: int | None = None
+    token_id: int | None = None
+
+    @property
+    def by(self) -> Actor:
+        return Actor(self.actor, self.actor_id, self.token_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,9 @@ class Hold:
     task_id: str | None = None
     phase: TriggerPhase | None = None
     quorum: int = 1
+    # The votes so far: the names for display, and the users who gave them.
     approvals: tuple[str, ...] = ()
+    approver_ids: tuple[int | None, ...] = ()
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
     # Number of steps of the escalation chain that were taken.

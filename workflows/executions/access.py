@@ -15,6 +15,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from workflows.common.db_expressions import AnyOf
+from workflows.engine.actors import Actor
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Absence, Audience, Execution, Workflow
 
@@ -288,6 +289,12 @@ def set_credential(user: User, credential: Credential | None) -> User:
 def credential_of(user: User | AnonymousUser | Any) -> Credential | None:
     """Return the token that the user acts with; None for a session."""
     return getattr(user, "_credential", None)
+
+
+def actor_of(user: User | Any) -> Actor:
+    """Return the user as the sender of a command, with the token that they act with."""
+    credential = credential_of(user)
+    return Actor(user.get_username(), user.pk, credential.token_id if credential else None)
 
 
 def may_loosen(user: User | AnonymousUser | Any) -> bool:

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 
 from workflows import conf
 from workflows.common.crashpoints import crashpoint
+from workflows.engine.actors import SYSTEM
 from workflows.engine.commands import EscalateHold, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
@@ -168,7 +169,7 @@ def expire_agent_holds() -> int:
             submit_command(
                 execution_id=execution_id,
                 command=ExpireHold(hold=hold_id),
-                actor="system",
+                actor=SYSTEM,
                 source="sweeper",
             )
         except (Refused, StaleVersion):
@@ -214,7 +215,7 @@ def _escalate(hold_id: str) -> bool:
     )
     try:
         result = submit_command(
-            execution_id=hold.execution_id, command=command, actor="system", source="sweeper"
+            execution_id=hold.execution_id, command=command, actor=SYSTEM, source="sweeper"
         )
     except (Refused, StaleVersion):
         return False

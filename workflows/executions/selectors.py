@@ -25,6 +25,7 @@ from django.db.models.expressions import Combinable
 
 from workflows import conf
 from workflows.common.redaction import mask_secrets
+from workflows.engine.actors import SYSTEM
 from workflows.engine.dag import AnyTask, Revision
 from workflows.engine.decide import DecisionContext, Refused, decide
 from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
@@ -90,7 +91,7 @@ def refusal(execution: Execution, command: object) -> str:
     context = DecisionContext(
         revision=revision_of(execution),
         policy=Policy.model_validate(execution.policy),
-        actor="",
+        actor=SYSTEM,
         max_replans=conf.max_replans(),
         max_failed_replans=conf.max_failed_replans(),
     )
@@ -323,7 +324,7 @@ def holds_of(execution: Execution) -> list[Hold]:
         hold.comment = payload.get("comment", "")  # type: ignore[attr-defined]
         hold.edited = bool(payload.get("edited"))  # type: ignore[attr-defined]
         hold.reviewer = (  # type: ignore[attr-defined]
-            reviewer_of(row.kind, payload, row.actor) if row else None
+            reviewer_of(row.kind, payload, row.by) if row else None
         )
     return holds
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, connection, transaction
 from django.http import Http404
@@ -24,6 +23,7 @@ from workflows import conf
 from workflows.agents import RegisteredAgents
 from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
+from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
 from workflows.engine.dag import CapabilityTask, ToolTask
 from workflows.engine.decide import Refused
@@ -48,6 +48,7 @@ from . import access
 from .dispatch import enqueue_advance_on_commit, enqueue_speculation_on_commit
 from .layer_runner import LayerRunner
 from .layer_summaries import summarise
+from .queued_rights import lost_right
 from .selectors import replan_questions
 from .validation import (
     InvalidRequest,
@@ -93,6 +94,7 @@ def ports() -> Ports:
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         capability_code=capabilities.capability_code,
         with_required_reviews=with_required_reviews,
+        lost_right=lost_right,
         remote_results=remote_results,
         remote_logs=remote_logs,
         at_rest=request_speculation,
@@ -269,7 +271,7 @@ def submit_command(
     *,
     execution_id: int,
     command: Any,
-    actor: str,
+    actor: Actor,
     source: str,
     version: int | None = None,
 ) -> CommandResult:
@@ -295,17 +297,17 @@ def submit_command(
         raise
 
 
-def _roles_of_username(actor: str) -> frozenset[str]:
+def _roles_of(actor: Actor) -> frozenset[str]:
     """Return the roles of the user who sends a command; agents have none."""
-    user = get_user_model().objects.filter(username=actor).first()
+    user = access.read_user(actor.id) if actor.id is not None else None
     return access.roles_of(user) if user is not None else frozenset()
 
 
-def _checked(execution_id: int, command: Any, actor: str) -> Any:
+def _checked(execution_id: int, command: Any, actor: Actor) -> Any:
     """Validate tasks and arguments of a command against the catalogue."""
     try:
         if isinstance(command, InjectTask):
-            task = check_task(command.task, _roles_of_username(actor))
+            task = check_task(command.task, _roles_of(actor))
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)
@@ -326,7 +328,7 @@ def _check_arguments(execution_id: int, command: ModifyArgs) -> None:
 
 
 def _apply_or_queue(
-    execution_id: int, command: Any, actor: str, source: str, version: int | None
+    execution_id: int, command: Any, actor: Actor, source: str, version: int | None
 ) -> CommandResult:
     for _ in range(_MAX_TRIES):
         try:
@@ -370,7 +372,7 @@ def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: st
                 str(execution_id),
                 command,
                 ports(),
-                actor="system",
+                actor=SYSTEM,
                 source="sweeper",
                 expected_version=version,
             )
@@ -399,7 +401,7 @@ def _replan_outcome(run: Run) -> tuple[Reason | str, tuple[str, ...]]:
 
 
 def _queue(
-    execution_id: int, command: Any, actor: str, source: str, version: int | None
+    execution_id: int, command: Any, actor: Actor, source: str, version: int | None
 ) -> CommandResult | None:
     """Queue a command; returns None if the worker has released the lease since."""
     position = journal_writer.queue_command(execution_id, command, actor=actor, source=source)
@@ -421,7 +423,7 @@ def log_refusal(
     *,
     execution_id: int,
     kind: str,
-    actor: str,
+    actor: Actor,
     source: str,
     reason: Reason | str,
     outcome: Literal["refused", "invalid"] = "refused",
@@ -432,7 +434,8 @@ def log_refusal(
     CommandLog.objects.create(
         execution_id=execution_id,
         kind=kind,
-        actor=actor,
+        actor=actor.name,
+        actor_id=actor.id,
         source=source,
         outcome=outcome,
         **reason_fields("detail", reason if isinstance(reason, Reason) else reason[:2000]),

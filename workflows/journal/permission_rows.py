@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from workflows.engine import events as ev
+from workflows.engine.actors import Actor
 from workflows.engine.bounded_json import digest
 from workflows.engine.dag import AnyTask, CapabilityTask, CodeTask, Plan
 from workflows.engine.standing_terms import StandingTerms
@@ -17,16 +18,17 @@ Row = dict[str, Any]
 
 GRANTS = """, grants AS (
     INSERT INTO workflows_grant (execution_id, hold_id, task_id, workflow_id, capability_id, scope,
-        subject, operation, resource, permissions, arguments, granted_by, why, expires_at)
+        subject, operation, resource, permissions, arguments, granted_by, granted_by_id, why,
+        expires_at)
     SELECT moved.id, g.hold_id, g.task_id, run.workflow_id, known.id, g.scope, g.subject,
-           g.operation, g.resource, g.permissions, g.arguments, g.granted_by, g.why,
-           now() + make_interval(secs => g.seconds)
+           g.operation, g.resource, g.permissions, g.arguments, g.granted_by, g.granted_by_id,
+           g.why, now() + make_interval(secs => g.seconds)
       FROM moved
       JOIN workflows_execution AS run ON run.id = moved.id
      CROSS JOIN jsonb_to_recordset(%(grants)s::jsonb)
         AS g(hold_id text, task_id text, capability text, scope text, subject text, operation text,
-             resource text, permissions jsonb, arguments jsonb, granted_by text, why text,
-             seconds float8)
+             resource text, permissions jsonb, arguments jsonb, granted_by text,
+             granted_by_id bigint, why text, seconds float8)
       LEFT JOIN workflows_capability AS known ON known.name = g.capability
 )"""
 
@@ -61,7 +63,7 @@ def grant_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
     return rows
 
 
-def _standing_row(event: ev.HoldDecided, terms: StandingTerms, actor: str, plan: Plan) -> Row:
+def _standing_row(event: ev.HoldDecided, terms: StandingTerms, actor: Actor, plan: Plan) -> Row:
     task = plan.by_id[event.task_id or ""]
     return {
         "hold_id": event.hold_id,
@@ -72,13 +74,14 @@ def _standing_row(event: ev.HoldDecided, terms: StandingTerms, actor: str, plan:
         "resource": task.target,
         "permissions": {},
         "arguments": terms.model_dump(mode="json")["arguments"],
-        "granted_by": actor,
+        "granted_by": actor.name,
+        "granted_by_id": actor.id,
         "why": event.comment,
         "seconds": terms.seconds,
     }
 
 
-def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:
+def _grant_row(event: ev.HoldDecided, actor: Actor, plan: Plan) -> Row:
     task = plan.by_id[event.task_id or ""]
     return {
         "hold_id": event.hold_id,
@@ -89,7 +92,8 @@ def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:
         "operation": event.operation,
         "resource": event.resource,
         "permissions": event.grant,
-        "granted_by": actor,
+        "granted_by": actor.name,
+        "granted_by_id": actor.id,
         "why": event.comment,
         "seconds": event.grant_seconds,
     }

@@ -7,6 +7,7 @@ from functools import singledispatch
 from typing import Any
 
 from workflows.engine import events as ev
+from workflows.engine.actors import Actor
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.reasons import Reason, reason_fields
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, dump_state
@@ -21,7 +22,7 @@ class Recorded:
 
     event: ev.Event
     state: ExecutionState
-    actor: str
+    actor: Actor
     source: str
 
 
@@ -52,7 +53,8 @@ def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
                 "seq": item.state.version,
                 "kind": item.event.kind,
                 "payload": ev.dump_event(item.event),
-                "actor": item.actor,
+                "actor": item.actor.name,
+                "actor_id": item.actor.id,
                 "source": item.source,
             }
         )
@@ -176,7 +178,9 @@ def _(event: ev.HoldOpened, item: Recorded, rows: Rows, context: dict[str, Any])
 
 @_project.register
 def _(event: ev.HoldVoted, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    rows.hold_updates.append({"id": event.hold_id, "voter": event.voter})
+    rows.hold_updates.append(
+        {"id": event.hold_id, "voter": event.voter, "voter_id": event.voter_id}
+    )
 
 
 @_project.register
@@ -200,7 +204,7 @@ def _(event: ev.HoldAnswered, item: Recorded, rows: Rows, context: dict[str, Any
 @_project.register
 def _(event: ev.HoldWithdrawn, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     reopens = event.what == "decision"
-    rows.hold_updates.append({"id": event.hold_id, "unvote": event.voter, "reopens": reopens})
+    rows.hold_updates.append({"id": event.hold_id, "unvote": event.voter_id, "reopens": reopens})
 
 
 _STATUS = {"APPROVE": "APPROVED", "REJECT": "REJECTED", "REQUEST_CHANGES": "RETURNED"}
@@ -211,11 +215,14 @@ def _verdict(event: ev.HoldAnswered | ev.HoldDecided, item: Recorded) -> Row:
     verdict: Row = {
         "id": event.hold_id,
         "status": _STATUS[event.decision],
-        "decided_by": item.actor,
+        "decided_by": item.actor.name,
+        "decided_by_id": item.actor.id,
         "decision": event.decision,
     }
     by_person = not (isinstance(event, ev.HoldDecided) and event.by_timeout)
-    return {**verdict, "voter": item.actor} if approved and by_person else verdict
+    if not (approved and by_person):
+        return verdict
+    return {**verdict, "voter": item.actor.name, "voter_id": item.actor.id}
 
 
 @_project.register
@@ -257,9 +264,9 @@ def _settle_unrun(event: ev.HoldDecided, item: Recorded, rows: Rows) -> None:
     task = item.state.tasks.get(task_id)
     attempt = (task.attempt if task else 0) + 1
     if event.reason is HoldReason.ESCALATION:
-        error = Reason("permission_refused", {"actor": item.actor})
+        error = Reason("permission_refused", {"actor": item.actor.name})
         if event.comment:
-            params = {"actor": item.actor, "comment": event.comment}
+            params = {"actor": item.actor.name, "comment": event.comment}
             error = Reason("permission_refused_because", params)
         fields = reason_fields("error", error)
         row = _attempt(item, task_id, attempt, TaskStatus.FAILED, **fields)

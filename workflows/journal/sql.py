@@ -81,11 +81,14 @@ WITH held AS (
     RETURNING id, version, status
 ), logged AS (
     INSERT INTO workflows_commandlog
-           (execution_id, kind, actor, source, outcome, detail, version)
-    SELECT id, %(kind)s, %(actor)s, %(source)s, 'queued', '', version FROM held
+           (execution_id, kind, actor, actor_id, source, outcome, detail, version)
+    SELECT id, %(kind)s, %(actor)s, %(actor_id)s::bigint, %(source)s, 'queued', '', version
+      FROM held
 ), queued AS (
-    INSERT INTO workflows_queuedcommand (execution_id, command, actor, source)
-    SELECT id, %(command)s::jsonb, %(actor)s, %(source)s FROM held
+    INSERT INTO workflows_queuedcommand (execution_id, command, actor, actor_id, token_id, source)
+    SELECT id, %(command)s::jsonb, %(actor)s, %(actor_id)s::bigint, %(token_id)s::bigint,
+           %(source)s
+      FROM held
 )
 SELECT version, status FROM held
 """
@@ -134,10 +137,11 @@ GUARD_FENCE = "fence = %(fence)s"
 GUARD_REST = "(lease_until IS NULL OR lease_until < now())"
 
 EVENTS = """, events AS (
-    INSERT INTO workflows_executionevent (execution_id, seq, kind, payload, actor, source)
-    SELECT moved.id, e.seq, e.kind, e.payload, e.actor, e.source
+    INSERT INTO workflows_executionevent (execution_id, seq, kind, payload, actor, actor_id,
+        source)
+    SELECT moved.id, e.seq, e.kind, e.payload, e.actor, e.actor_id, e.source
       FROM moved, jsonb_to_recordset(%(events)s::jsonb)
-        AS e(seq bigint, kind text, payload jsonb, actor text, source text)
+        AS e(seq bigint, kind text, payload jsonb, actor text, actor_id bigint, source text)
 )"""
 
 ATTEMPTS = """, attempts AS (
@@ -203,8 +207,16 @@ HOLD_UPDATES = """, hold_updates AS (
     UPDATE workflows_hold AS hold
        SET status = CASE WHEN v.reopens THEN 'OPEN' ELSE coalesce(v.status, hold.status) END,
            approvals = CASE WHEN v.voter IS NOT NULL THEN array_append(hold.approvals, v.voter)
-                            WHEN v.unvote IS NOT NULL THEN array_remove(hold.approvals, v.unvote)
+                            WHEN v.unvote IS NOT NULL THEN ARRAY(
+                                SELECT name
+                                  FROM unnest(hold.approvals, hold.approver_ids) WITH ORDINALITY
+                                    AS vote(name, user_id, place)
+                                 WHERE user_id IS DISTINCT FROM v.unvote ORDER BY place)
                             ELSE hold.approvals END,
+           approver_ids = CASE
+               WHEN v.voter IS NOT NULL THEN array_append(hold.approver_ids, v.voter_id)
+               WHEN v.unvote IS NOT NULL THEN array_remove(hold.approver_ids, v.unvote)
+               ELSE hold.approver_ids END,
            expires_at = hold.expires_at + LATER,
            reminds_at = hold.reminds_at + LATER,
            groups = CASE WHEN v.groups IS NULL THEN hold.groups ELSE hold.groups || ARRAY(
@@ -219,12 +231,16 @@ HOLD_UPDATES = """, hold_updates AS (
                              WHEN v.status IS NULL THEN hold.decided_at ELSE now() END,
            decided_by = CASE WHEN v.reopens THEN ''
                              ELSE coalesce(v.decided_by, hold.decided_by) END,
+           decided_by_id = CASE WHEN v.reopens THEN NULL
+                                WHEN v.decided_by IS NOT NULL THEN v.decided_by_id
+                                ELSE hold.decided_by_id END,
            decision = CASE WHEN v.reopens THEN '' ELSE coalesce(v.decision, hold.decision) END,
            undo_until = CASE WHEN v.undo IS NOT NULL THEN now() + make_interval(secs => v.undo)
                              WHEN v.reopens OR v.settles THEN NULL ELSE hold.undo_until END
       FROM moved, jsonb_to_recordset(%(hold_updates)s::jsonb)
-        AS v(id text, status text, voter text, extend float8, decided_by text, decision text,
-             step int, groups jsonb, undo float8, unvote text, reopens boolean, settles boolean)
+        AS v(id text, status text, voter text, voter_id bigint, extend float8, decided_by text,
+             decided_by_id bigint, decision text, step int, groups jsonb, undo float8,
+             unvote bigint, reopens boolean, settles boolean)
      WHERE hold.id = v.id AND hold.execution_id = moved.id
 )""".replace("LATER", _LATER)
 
@@ -279,8 +295,9 @@ TAKE_COMMANDS = """, taken AS (
 #: Logs a command in the step that applies it.
 LOG_COMMAND = """, logged AS (
     INSERT INTO workflows_commandlog
-           (execution_id, kind, actor, source, outcome, detail, version)
-    SELECT moved.id, %(log_kind)s, %(log_actor)s, %(log_source)s, 'applied', '', %(version)s
+           (execution_id, kind, actor, actor_id, source, outcome, detail, version)
+    SELECT moved.id, %(log_kind)s, %(log_actor)s, %(log_actor_id)s::bigint, %(log_source)s,
+           'applied', '', %(version)s
       FROM moved
 )"""
 

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from workflows import conf
 from workflows.calendars.business_time import in_clock_time
 from workflows.common.crashpoints import crashpoint
+from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import load_command
 from workflows.engine.dag import Plan, Revision
 from workflows.engine.decision_history import DECISION_KINDS, decision_of, is_decision
@@ -101,8 +102,8 @@ class JournalRun:
         self._committed = self.state
         self._recorded: list[Recorded] = []
         self._taken_commands: list[int] = []
-        self._actor = ("system", "worker")
-        self._command_log: dict[str, str] = {}
+        self._actor = (SYSTEM, "worker")
+        self._command_log: dict[str, Any] = {}
         self._outputs: dict[str, FinishedTask] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -147,15 +148,20 @@ class JournalRun:
         return self.revision.plan.by_id[task_id].needs
 
     @contextmanager
-    def acting_as(self, actor: str, source: str) -> Iterator[None]:
+    def acting_as(self, actor: Actor, source: str) -> Iterator[None]:
         before, self._actor = self._actor, (actor, source)
         try:
             yield
         finally:
             self._actor = before
 
-    def log_command(self, command: Any, actor: str, source: str) -> None:
-        self._command_log = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
+    def log_command(self, command: Any, actor: Actor, source: str) -> None:
+        self._command_log = {
+            "log_kind": command.kind,
+            "log_actor": actor.name,
+            "log_actor_id": actor.id,
+            "log_source": source,
+        }
 
     # --- durable steps --------------------------------------------------------------------------
 
@@ -294,7 +300,8 @@ class JournalRun:
         for row in rows:
             self._taken_commands.append(row.pk)
             command = load_command(row.command, internal=True)
-            yield QueuedCommand(row.pk, command, row.actor, row.source)
+            actor = Actor(row.actor, row.actor_id, row.token_id)
+            yield QueuedCommand(row.pk, command, actor, row.source)
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         rows = ExecutionEvent.objects.filter(
@@ -313,7 +320,7 @@ class JournalRun:
             {
                 "execution_id": str(row.execution_id),
                 "seq": row.seq,
-                **decision_of(row.kind, row.payload, row.actor),
+                **decision_of(row.kind, row.payload, row.by),
             }
             for row in rows.order_by("execution_id", "seq")
             if is_decision(row.kind, row.payload)
@@ -440,7 +447,7 @@ def replayed(execution_id: int) -> ExecutionState:
 
 
 def queue_command(
-    execution_id: int, command: Any, *, actor: str, source: str
+    execution_id: int, command: Any, *, actor: Actor, source: str
 ) -> tuple[int, str] | None:
     """Queue a command for the worker that holds the lease.
 
@@ -453,7 +460,9 @@ def queue_command(
             "command": command.model_dump_json(),
             "kind": command.kind,
             "abort": command.kind == "abort",
-            "actor": actor,
+            "actor": actor.name,
+            "actor_id": actor.id,
+            "token_id": actor.token,
             "source": source,
         },
     )
@@ -558,7 +567,7 @@ def _copy_messages(
     with DjangoJournal().open(str(child.pk), expected_version=0) as run:
         run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer, start=start))
         for row in rows:
-            with run.acting_as(row.actor, row.source):
+            with run.acting_as(row.by, row.source):
                 run.record(MessageAdded.model_validate(row.payload))
         run.commit()
         run.publish(at_once=True)

@@ -78,10 +78,6 @@ class CallContext:
         self.token = token
         self.user: User = token.user
 
-    @property
-    def name(self) -> str:
-        return self.user.get_username()
-
     def has(self, scope: str) -> bool:
         return scope in self.token.scopes
 

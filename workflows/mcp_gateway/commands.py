@@ -19,7 +19,7 @@ from workflows.api.executions import get_workflow
 from workflows.engine import commands as cmd
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.plan_validation import Problem
-from workflows.executions import services
+from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.idempotency import StoredResponse, json_text, respond_once
 from workflows.executions.selectors import open_holds
@@ -144,7 +144,7 @@ def _command(caller: Caller, arguments: Any, command: Any) -> CallResult:
         services.submit_command(
             execution_id=execution.pk,
             command=command,
-            actor=context.name,
+            actor=access.actor_of(context.user),
             source=SOURCE,
             version=arguments.version,
         )
@@ -252,7 +252,7 @@ def log_invalid_command(
     services.log_refusal(
         execution_id=execution.pk,
         kind=tool,
-        actor=context.name,
+        actor=access.actor_of(context.user),
         source=SOURCE,
         reason=str(error),
         outcome="invalid",

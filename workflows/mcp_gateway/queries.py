@@ -68,7 +68,7 @@ def _plan_revised(
 ) -> ExecutionEvent | None:
     """Return the event of this caller's new plan, if any; raise CommandFailed if it failed."""
     events = ExecutionEvent.objects.filter(
-        execution=execution, seq__gt=result.since, kind__in=_OUTCOMES, actor=context.name
+        execution=execution, seq__gt=result.since, kind__in=_OUTCOMES, actor_id=context.user.pk
     )
     for event in events.order_by("seq"):
         if event.kind == "plan_revised":

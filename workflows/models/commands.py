@@ -15,7 +15,10 @@ class QueuedCommand(models.Model):
         "workflows.Execution", on_delete=models.PROTECT, related_name="commands"
     )
     command = models.JSONField()
+    # The `Actor`: its name, and the ids of the user and of the token that they acted with.
     actor = models.CharField(max_length=150)
+    actor_id = models.BigIntegerField(null=True)
+    token_id = models.BigIntegerField(null=True)
     source = models.CharField(max_length=20)
     created_at = models.DateTimeField(db_default=Now())
     taken_at = models.DateTimeField(null=True)
@@ -40,6 +43,8 @@ class CommandLog(models.Model):
     )
     kind = models.CharField(max_length=30)
     actor = models.CharField(max_length=150)
+    # The user; null for an agent and the product itself.
+    actor_id = models.BigIntegerField(null=True)
     source = models.CharField(max_length=20)
     outcome = models.CharField(max_length=10)
     # Why it was refused.  A text of Holdpoint has a code and parameters, see

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.engine.actors import Actor
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import SkipReason
 from workflows.engine.status import ExecutionStatus, TaskStatus
@@ -150,7 +151,9 @@ class ExecutionEvent(models.Model):
     seq = models.BigIntegerField()
     kind = models.CharField(max_length=40)
     payload = models.JSONField()
+    # The name of the actor at that time, and the user; null for an agent and the product itself.
     actor = models.CharField(max_length=150, default="", blank=True)
+    actor_id = models.BigIntegerField(null=True)
     source = models.CharField(max_length=20, default="", blank=True)
     created_at = models.DateTimeField(db_default=Now())
 
@@ -172,6 +175,10 @@ class ExecutionEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seq} {self.kind}"
+
+    @property
+    def by(self) -> Actor:
+        return Actor(self.actor, self.actor_id)
 
 
 class TaskAttempt(models.Model):

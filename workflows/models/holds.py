@@ -48,7 +48,9 @@ class Hold(models.Model):
     # Risk of an external action: that of its agent, policy and catalogue; "" for other tasks.
     stated_risk = models.CharField(max_length=10, blank=True, default="", db_default="")
     quorum = models.IntegerField(default=1)
+    # The approvals so far: the names at that time, and the users in the same order.
     approvals = ArrayField(models.CharField(max_length=150), default=list)
+    approver_ids = ArrayField(models.BigIntegerField(null=True), default=list, db_default=[])
     on_reject = models.CharField(max_length=10, default="abort")
     on_timeout = models.CharField(max_length=15, default="keep_waiting")
     opened_seq = models.BigIntegerField()
@@ -64,6 +66,8 @@ class Hold(models.Model):
     escalates_at = models.DateTimeField(null=True)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=150, default="", blank=True)
+    # The user; null for an agent and a timeout.
+    decided_by_id = models.BigIntegerField(null=True)
     decision = models.CharField(max_length=20, default="", blank=True)
     # The revision round of this task's output; `previous` is the hold that requested changes.
     round = models.IntegerField(default=1, db_default=1)

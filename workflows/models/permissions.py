@@ -96,7 +96,9 @@ class Grant(models.Model):
     permissions = models.JSONField()
     # Rules of a standing answer by the name of the argument; null for other grants.
     arguments = models.JSONField(null=True, blank=True)
+    # The name at that time, and the user.
     granted_by = models.CharField(max_length=150)
+    granted_by_id = models.BigIntegerField(null=True)
     why = models.TextField(default="", blank=True)
     granted_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True, blank=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
@@ -31,7 +32,7 @@ class Shaper(models.Model):
     """A user who influenced what an execution does, and in which way.
 
     With four-eyes review, none of them may approve.  Triggers on executions and events write the
-    rows (migrations 0022 and 0024), which are never changed.  A fork copies the rows of the
+    rows (migration 0052), which are never changed.  A fork copies the rows of the
     execution it was forked from.
     """
 
@@ -48,22 +49,28 @@ class Shaper(models.Model):
     execution = models.ForeignKey(
         "workflows.Execution", on_delete=models.CASCADE, related_name="shapers", db_index=False
     )
-    name = models.CharField(max_length=150)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
     way = models.CharField(max_length=10, choices=Way.choices)
     # An edit concerns the holds that open after the event with this seq.
     since = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["execution", "name", "way"], name="shaper_once"),
+            models.UniqueConstraint(fields=["execution", "user", "way"], name="shaper_once"),
         ]
         indexes = [
             # Lists leave out what a person shaped: without it, they read the rows of everybody.
-            models.Index(fields=["name", "execution"], name="shaper_by_name"),
+            models.Index(fields=["user", "execution"], name="shaper_by_user"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.way} of {self.execution_id}"
+        return f"{self.user_id}: {self.way} of {self.execution_id}"
 
 
 class ExecutionWords(models.Model):

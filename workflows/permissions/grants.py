@@ -102,7 +102,7 @@ def selectable_sets(groups: Collection[str]) -> tuple[PermissionSet, ...]:
 
 def may_revoke(user: User, grant: Grant) -> bool:
     """Whether the user may revoke a grant: operators, admins and the user who granted it."""
-    return bool(access.roles_of(user) & _REVOKERS) or grant.granted_by == user.get_username()
+    return bool(access.roles_of(user) & _REVOKERS) or grant.granted_by_id == user.pk
 
 
 def revoke(*, grant: Grant, user: User) -> Grant:

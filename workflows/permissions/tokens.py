@@ -25,6 +25,7 @@ from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
 
 from workflows import conf
+from workflows.engine.actors import Actor
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
@@ -291,6 +292,18 @@ def usable_token(token_id: int) -> ApiToken | None:
     """Return a valid token by id, like `authenticate_token`, without recording a use."""
     token = usable().select_related("user").filter(pk=token_id).first()
     return None if token is None else _limited(token)
+
+
+def user_of(actor: Actor) -> User | None:
+    """Return the user of an actor with the rights that they have now, limited by their token.
+
+    None if the account is gone or inactive, or if the token is no longer valid.
+    """
+    if actor.token is not None:
+        token = usable_token(actor.token)
+        return token.user if token is not None and token.user_id == actor.id else None
+    person = access.read_user(actor.id) if actor.id is not None else None
+    return person if person is not None and person.is_active else None
 
 
 def usable_tokens(ids: Collection[int]) -> dict[int, ApiToken]:

@@ -195,7 +195,7 @@ def _derived_fields(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict
         case "hold_opened":
             return {"decisionType": _DECISION_TYPES[payload["decider"]]}
         case "hold_answered" | "hold_decided":
-            reviewer = reviewer_of(row.kind, payload, row.actor)
+            reviewer = reviewer_of(row.kind, payload, row.by)
             return {"comment": _shortened(payload["comment"]), "reviewer": reviewer}
         case "result_reported":
             return {"error": _shortened(payload["error"])}

@@ -18,7 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
-from config.auth.account_names import RESERVED, plain_name
+from reviews.people.account_names import is_reserved, mixes_scripts, plain_name
 from workflows.executions.access import STAFF_ROLES
 
 from .conf import options
@@ -101,7 +101,9 @@ def _names(claims: Mapping[str, Any]) -> Iterator[str]:
     preferred = str(claims.get("preferred_username") or email or claims["sub"])
     plain = plain_name(preferred)
     name = _INVALID_CHARACTERS.sub("-", plain)[:_MAX_NAME_LENGTH].strip("-") or "user"
-    if name.lower() not in RESERVED:
+    if mixes_scripts(name):
+        name = "user"
+    if not is_reserved(name):
         yield name
     for number in count(2):
         if number > _MAX_NAME_ATTEMPTS:

@@ -16,9 +16,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from config.auth.account_names import RESERVED, plain_name
 from reviews.components.admin_rights import log
 from reviews.models import ProvisionedUser
+from reviews.people.account_names import check_account_name
 from reviews.people.rights import check_may_manage
 from reviews.people.services import end_access, set_active
 
@@ -177,12 +177,9 @@ def _checked_name(name: str | None) -> str:
     model = get_user_model()
     if not name:
         raise invalid("userName is required.")
-    if name.lower() in RESERVED:
-        raise invalid(f"userName: {name} is a reserved name.")
-    if (plain := plain_name(name)) != name:
-        raise invalid(f"userName must be written as {plain}.")
     try:
         model.username_validator(name)
+        check_account_name(name)
     except ValidationError as error:
         raise invalid(f"userName: {error.messages[0]}") from None
     return name

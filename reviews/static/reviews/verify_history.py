@@ -72,7 +72,7 @@ RECEIPT_SIGNED = {
 _CHAINED = {"id", "canonical", "previous_hash", "hash"}
 #: Every field that is checked in some way; a row with any other is refused.
 FIELDS = {
-    *SIGNED.values(), *_CHAINED, "reviewed_at", "withdraws_id", "on_behalf_of",
+    *SIGNED.values(), *_CHAINED, "reviewed_at", "withdraws_id", "on_behalf_of", "on_behalf_of_id",
     "original_data", "modified_data",
     "masked", "data_is_signed", "executed_digest", "signature", "comment_salt", "erased",
 }  # fmt: skip
@@ -332,6 +332,8 @@ def problems_of(row: dict[str, Any]) -> Iterator[str]:
         yield "takes back another record than it was signed with"
     if signed.get("on_behalf_of", "") != row.get("on_behalf_of", ""):
         yield "names another absent person than it was signed with"
+    if canonical(signed.get("on_behalf_of_id")) != canonical(row.get("on_behalf_of_id")):
+        yield "has another id of the absent person than it was signed with"
     if row.get("erased"):
         yield from _erased_problems(row, signed)
         return

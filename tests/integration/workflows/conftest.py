@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support import toolkit  # importing it declares its tools
+from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
+from workflows.engine.actors import Actor
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (
@@ -49,7 +51,7 @@ class Engine:
         return submit_command(
             execution_id=execution.pk,
             command=parse_command(data),
-            actor=more.pop("actor", "somebody"),
+            actor=Actor(more.pop("actor", "somebody")),
             source="test",
             **more,
         )
@@ -59,7 +61,7 @@ class Engine:
     ) -> CommandResult:
         command = ApprovalResponse(hold=hold.pk, approved=approved, **edits)
         return submit_command(
-            execution_id=hold.execution_id, command=command, actor=actor, source="test"
+            execution_id=hold.execution_id, command=command, actor=actor_named(actor), source="test"
         )
 
     def holds(self, execution: Execution) -> list[Hold]:

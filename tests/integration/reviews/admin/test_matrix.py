@@ -37,6 +37,7 @@ from reviews.models import (
 )
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
+from tests.support.actors import actor_named
 from workflows.approvals.services import ask
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
@@ -138,7 +139,10 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         )
     )
     submit_command(
-        execution_id=run.pk, command=AddMessage(content="hello"), actor="operator", source="rest"
+        execution_id=run.pk,
+        command=AddMessage(content="hello"),
+        actor=actor_named("operator"),
+        source="rest",
     )
     first, second = Tool.objects.all()[:2]
     endpoint = WebhookEndpoint.objects.create(name="x", url="https://x.example", owner=operator)

@@ -17,6 +17,7 @@ from tests.integration.reviews.notifications.test_outgoing_messages import (
     mails_everything,
     send_all,
 )
+from tests.support.actors import actor_named
 from workflows.api import throttling
 from workflows.approvals.services import ask
 from workflows.engine.commands import AddMessage
@@ -127,7 +128,11 @@ def test_a_link_ends_with_an_event_of_the_run(client: Client, ann: User, hold: H
     path = link(ann, hold)
     message = AddMessage(role="user", content="more context")
     submit_command(
-        execution_id=hold.execution_id, command=message, actor="o", source="rest", version=None
+        execution_id=hold.execution_id,
+        command=message,
+        actor=actor_named("o"),
+        source="rest",
+        version=None,
     )
     shown = client.get(path)
     assert shown.context["moved_on"]

@@ -28,6 +28,7 @@ from reviews.notifications import notice_text
 from reviews.notifications.preferences import KINDS, save_preferences
 from tests.integration.reviews.chat.conftest import ANN, Send, deliver, post_form
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.slack_server import SECRET, Slack, press, submission
 from workflows.api import throttling
@@ -544,7 +545,7 @@ def test_a_stale_press_updates_the_message(hold: Hold, slack: Slack, send: Send)
     submit_command(
         execution_id=hold.execution_id,
         command=AddMessage(role="user", content="more"),
-        actor="o",
+        actor=actor_named("o"),
         source="rest",
     )
     send(press(old, "approve", user=ANN))

@@ -24,6 +24,7 @@ from reviews.models import DeniedAttempt, HumanReviewRecord, TeamsAccount, Teams
 from tests.integration.reviews.chat.test_slack import asked, records, waiting
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.notifications.conftest import consume_journal
+from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.teams_server import (
     APP,
@@ -220,7 +221,9 @@ def test_a_stale_press_decides_nothing_and_updates_the_card(
     deliver()
     old = press(teams, "Approve", user=ANN)
     message = AddMessage(role="user", content="more")
-    submit_command(execution_id=hold.execution_id, command=message, actor="o", source="rest")
+    submit_command(
+        execution_id=hold.execution_id, command=message, actor=actor_named("o"), source="rest"
+    )
     assert "press the button again" in send(old).json()["value"]
     assert records() == []
     deliver()

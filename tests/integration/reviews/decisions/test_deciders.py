@@ -13,6 +13,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.pages import Page, browser, open_page
@@ -108,7 +109,7 @@ def test_an_injected_task_names_groups_that_exist(start: Start) -> None:
         submit_command(
             execution_id=execution.pk,
             command=parse_command({"kind": "inject_task", "task": task}),
-            actor="operator",
+            actor=actor_named("operator"),
             source="test",
         )
 

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from reviews.decisions import services, withdrawal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.groups import group_of
 from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
@@ -220,7 +221,9 @@ def test_an_agent_that_steers_by_command(
     policy = {"per_layer_validation": True}
     execution = start(echo("a"), echo("b", {"$from": "a"}), policy=policy)
     command = parse_command({"kind": kind, "reason": "looked"})
-    submit_command(execution_id=execution.pk, command=command, actor="operator", source="mcp")
+    submit_command(
+        execution_id=execution.pk, command=command, actor=actor_named("operator"), source="mcp"
+    )
     (row,) = decisions(operator, execution)
     names = ("type", "decision", "actor", "reviewer", "comment")
     assert pick(row, *names) == ("AIL", decision, "operator", None, "looked")
@@ -231,7 +234,9 @@ def test_a_person_who_aborts_at_a_review_and_a_rejection_that_does(
 ) -> None:
     aborted = start(echo("a", phase=BEFORE))
     command = parse_command({"kind": "abort", "reason": "no more"})
-    submit_command(execution_id=aborted.pk, command=command, actor="operator", source="rest")
+    submit_command(
+        execution_id=aborted.pk, command=command, actor=actor_named("operator"), source="rest"
+    )
     names = ("type", "decision", "actor", "comment")
     (row,) = decisions(operator, aborted)
     assert pick(row, *names) == ("HIL", "ABORT", "operator", "no more")

@@ -169,7 +169,7 @@ def test_the_requester_of_an_unreviewed_replan_cannot_approve(
 
 
 def test_approving_a_plan_change_does_not_shape_the_run(
-    start: Start, folder: Any, both: User, reviewer: User
+    start: Start, folder: Any, both: User, operator: User, reviewer: User
 ) -> None:
     policy = {"per_layer_validation": True, "replan_review": True}
     execution = start(listing(), gate(depends_on=["list"]), policy=policy)
@@ -185,7 +185,7 @@ def test_approving_a_plan_change_does_not_shape_the_run(
     approved(reviewer, hold)
     execution = run_to_rest(execution.pk)
     assert execution.context == {"amount": 1}
-    assert shapers_of(only_hold(execution)) == {"operator", "both"}
+    assert shapers_of(only_hold(execution)) == {operator.pk, both.pk}
     hold = only_hold(execution)
     refused(both, hold, "asked for this change")
     approved(reviewer, hold)
@@ -223,7 +223,7 @@ def test_without_four_eyes_shapers_approve(start: Start, both: User) -> None:
 def test_shapers_are_append_only(start: Start, operator: User) -> None:
     execution = start(gate())
     rows = Shaper.objects.filter(execution=execution)
-    assert [(each.name, each.way) for each in rows] == [("operator", "start")]
+    assert [(each.user, each.way) for each in rows] == [(operator, "start")]
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         rows.delete()
 
@@ -297,7 +297,7 @@ def test_context_sent_after_a_rejected_plan_change_shapes_the_run(
     command(both, execution, kind="update_state", updates={"amount": 9})
     rejected = execution.events.get(kind="hold_decided", payload__reason="replan_review")
     assert execution.events.get(kind="context_updated").seq == rejected.seq + 1
-    assert "both" in shapers_of(only_hold(run_to_rest(execution.pk)))
+    assert both.pk in shapers_of(only_hold(run_to_rest(execution.pk)))
 
 
 def test_a_temporary_table_does_not_stand_in(start: Start, both: User) -> None:
@@ -308,12 +308,12 @@ def test_a_temporary_table_does_not_stand_in(start: Start, both: User) -> None:
             cursor.execute(f"CREATE TEMP TABLE {table} (LIKE public.{table} INCLUDING ALL)")
         cursor.execute(
             "INSERT INTO public.workflows_executionevent"
-            " (execution_id, seq, kind, payload, actor, source)"
-            " VALUES (%s, 999, 'context_updated', '{}', 'both', 'rest'),"
-            " (%s, 1000, 'message_added', '{}', 'both', 'rest')",
-            [execution.pk, execution.pk],
+            " (execution_id, seq, kind, payload, actor, actor_id, source)"
+            " VALUES (%s, 999, 'context_updated', '{}', 'both', %s, 'rest'),"
+            " (%s, 1000, 'message_added', '{}', 'both', %s, 'rest')",
+            [execution.pk, both.pk, execution.pk, both.pk],
         )
         for table in ("workflows_shaper", "workflows_execution", "workflows_executionevent"):
             cursor.execute(f"DROP TABLE pg_temp.{table}")
-    ways = Shaper.objects.filter(execution=execution, name="both").values_list("way", flat=True)
+    ways = Shaper.objects.filter(execution=execution, user=both).values_list("way", flat=True)
     assert set(ways) == {"context", "asked"}

@@ -20,6 +20,7 @@ from reviews.decisions.conflicts import Conflict
 from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord, ReviewClaim
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.repetitions import often
 from workflows.executions.jobs import advance, run_to_rest
 from workflows.executions.recovery import seconds_to_next, sweep
@@ -267,7 +268,7 @@ def test_an_abort_drops_the_pending_decision(start: Start, reviewer: User) -> No
     submit_command(
         execution_id=execution.pk,
         command=parse_command({"kind": "abort", "reason": "enough"}),
-        actor="operator",
+        actor=actor_named("operator"),
         source="test",
     )
     hold.refresh_from_db()

@@ -16,6 +16,7 @@ from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
+from tests.support.actors import actor_named, user_id
 from tests.support.pages import open_page
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
@@ -107,8 +108,10 @@ def test_a_decision_that_no_longer_applies_notifies_its_decider(
     consume_journal()
     decide(hold, ann, undo_seconds=600)
     consume_journal()
-    back = WithdrawAnswer(hold=hold.pk, of="ann")
-    submit_command(execution_id=hold.execution_id, command=back, actor="system", source="time")
+    back = WithdrawAnswer(hold=hold.pk, of=user_id("ann"))
+    submit_command(
+        execution_id=hold.execution_id, command=back, actor=actor_named("system"), source="time"
+    )
     consume_journal()
     assert (notice_kinds(ann, unread=True), notice_kinds(bob, unread=True)) == (
         ["waiting"],
@@ -129,7 +132,12 @@ def test_a_withdrawn_vote_keeps_the_notices_of_others(wait: Wait, ann: User, bob
 def test_an_abort_closes_the_notices(wait: Wait, ann: User) -> None:
     hold = wait()
     consume_journal()
-    submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
+    submit_command(
+        execution_id=hold.execution_id,
+        command=Abort(),
+        actor=actor_named("operator"),
+        source="test",
+    )
     consume_journal()
     assert notice_kinds(ann) == ["waiting"]
     assert inbox.unread_count(ann) == 0

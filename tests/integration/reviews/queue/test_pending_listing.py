@@ -126,7 +126,7 @@ def test_a_removed_group_counts_at_once(holds: list[str], make_user: MakeUser) -
 def test_approvals_follow_a_renamed_user(holds: list[str], make_user: MakeUser) -> None:
     ann = make_user("ann", "reviewer")
     listed(ann)
-    Hold.objects.filter(pk=holds[2]).update(approvals=["bob"])
+    Hold.objects.filter(pk=holds[2]).update(approvals=["ann"], approver_ids=[ann.pk])
     ann.username = "bob"
     ann.save()
     assert holds[2] not in listed(ann)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.reviews.conftest import Start, echo
+from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import Abort, Continue, Replan
 from workflows.executions.selectors import refusal
@@ -70,7 +71,9 @@ def test_replan_is_offered_while_an_agent_decides_until_the_limit(
 def test_replan_is_not_offered_while_a_plan_change_waits(start: Start, operator: User) -> None:
     execution = waiting_for_an_agent(start, replan_review=True)
     assert "Replan" in offered(operator, execution)
-    submit_command(execution_id=execution.pk, command=REPLAN, actor="operator", source="web")
+    submit_command(
+        execution_id=execution.pk, command=REPLAN, actor=actor_named("operator"), source="web"
+    )
     execution.refresh_from_db()
     assert "Replan" not in offered(operator, execution)
 

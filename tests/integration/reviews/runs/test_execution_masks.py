@@ -11,6 +11,7 @@ from django.test import Client
 from reviews.decisions.masked_values import reveal_sentence
 from reviews.models import SecretReveal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.actors import actor_named
 from workflows.engine.commands import AddMessage, UpdateState
 from workflows.executions import services
 from workflows.models import Execution, TaskAttempt
@@ -40,7 +41,7 @@ def run(start: Start) -> Execution:
 
 def send(execution: Execution, command: Any) -> None:
     services.submit_command(
-        execution_id=execution.pk, command=command, actor="operator", source="test"
+        execution_id=execution.pk, command=command, actor=actor_named("operator"), source="test"
     )
 
 

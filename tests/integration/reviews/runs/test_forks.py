@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import Abort, UpdateState
 from workflows.executions.jobs import run_to_rest
@@ -54,7 +55,9 @@ def paused(start: Start, operator: User) -> Execution:
 
 
 def command(execution: Execution, wanted: Any) -> None:
-    submit_command(execution_id=execution.pk, command=wanted, actor="operator", source="test")
+    submit_command(
+        execution_id=execution.pk, command=wanted, actor=actor_named("operator"), source="test"
+    )
     execution.refresh_from_db()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.reviews.conftest import MakeUser, Start, echo
+from tests.support.actors import actor_named
 from tests.support.pages import HTMX, Page, browser, open_page
 from workflows.engine.commands import AddMessage
 from workflows.engine.events import ExecutionStarted, LayerStarted
@@ -64,7 +65,9 @@ def test_the_timeline_shows_messages_of_people_and_agents(
 ) -> None:
     place = say(operator, paused, "mind the title")
     said = AddMessage(role="assistant", content="I will.", author="agent:rules")
-    submit_command(execution_id=paused.pk, command=said, actor="agent:rules", source="agent")
+    submit_command(
+        execution_id=paused.pk, command=said, actor=actor_named("agent:rules"), source="agent"
+    )
     answer = browser(operator).get(f"/runs/{paused.pk}/")
     entries = [each for group in answer.context["run"]["groups"] for each in group.entries]
     said = [each for each in entries if each["kind"] == "message"]

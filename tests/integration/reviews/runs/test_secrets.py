@@ -13,6 +13,7 @@ from graphrag.models import Tool
 from reviews.decisions.masking import mark
 from tests.integration.reviews.conftest import Start, decide, echo, only_hold
 from tests.integration.reviews.queue.test_queue import api
+from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import parse_command, start_execution, submit_command
@@ -57,7 +58,12 @@ def test_a_changed_plan_is_shown_without_its_secrets(start: Start, operator: Use
             "arguments": {"value": {"password": "is-secret", "n": 1}},
         }
     )
-    submit_command(execution_id=hold.execution_id, command=command, actor="operator", source="test")
+    submit_command(
+        execution_id=hold.execution_id,
+        command=command,
+        actor=actor_named("operator"),
+        source="test",
+    )
     run_to_rest(hold.execution_id)
     page = open_page(operator, f"/runs/{hold.execution_id}/plan/2/")
     assert "arguments.value.password" in page.text

@@ -8,6 +8,7 @@ import django_rq
 import pytest
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest, speculate
@@ -50,7 +51,9 @@ def work_ahead(execution: Execution) -> Execution:
 
 def decide(execution: Execution, **answer: Any) -> Execution:
     command = ApprovalResponse(hold=only_hold(execution).pk, approved=True, **answer)
-    submit_command(execution_id=execution.pk, command=command, actor="ann", source="test")
+    submit_command(
+        execution_id=execution.pk, command=command, actor=actor_named("ann"), source="test"
+    )
     return run_to_rest(execution.pk)
 
 

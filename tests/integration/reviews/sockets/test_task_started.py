@@ -12,6 +12,7 @@ from django.test import AsyncClient
 
 from tests.integration.reviews.conftest import echo
 from tests.integration.reviews.sockets.test_sockets import bearer, in_thread, session, socket, take
+from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.commands import Abort
 from workflows.executions.jobs import run_to_rest
@@ -45,7 +46,9 @@ def at_work(execution: Execution) -> asyncio.Task[Execution]:
 
 
 def abort(execution: Execution) -> None:
-    submit_command(execution_id=execution.pk, command=Abort(), actor="ann", source="test")
+    submit_command(
+        execution_id=execution.pk, command=Abort(), actor=actor_named("ann"), source="test"
+    )
 
 
 def check(told: list[dict[str, Any]], execution: Execution) -> None:

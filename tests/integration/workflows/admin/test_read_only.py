@@ -5,6 +5,7 @@ from django.contrib.admin.sites import site
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
+from tests.support.actors import actor_named
 from workflows.engine.commands import load_command
 from workflows.executions import services
 from workflows.models import CommandLog, Execution, Hold
@@ -24,7 +25,9 @@ def page(model: str, pk: object) -> str:
 @pytest.fixture
 def commanded(paused: Execution) -> CommandLog:
     command = load_command({"kind": "update_state", "updates": {"a": 1}})
-    services.submit_command(execution_id=paused.pk, command=command, actor="root", source="rest")
+    services.submit_command(
+        execution_id=paused.pk, command=command, actor=actor_named("root"), source="rest"
+    )
     return CommandLog.objects.get()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, engine, ledger, source, value
+from tests.support.actors import actor_named
 from workflows.agents.llm import MAX_REPORT_LENGTH
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
@@ -126,7 +127,7 @@ def test_the_agent_sees_all_results_in_one_conversation(engine: Engine, model: E
     submit_command(
         execution_id=execution.pk,
         command=AddMessage(content="mind the budget"),
-        actor="ann",
+        actor=actor_named("ann"),
         source="test",
     )
     assert engine.drive(execution).status == "COMPLETED"

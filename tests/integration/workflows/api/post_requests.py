@@ -14,6 +14,7 @@ from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import Backtest, HumanReviewRecord, LegalHold, RetentionPolicy, ReviewClaim
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.integration.workflows.api.test_access import delivered, granted
+from tests.support.actors import actor_named
 from tests.support.groups import group_of
 from workflows.approvals.services import ask
 from workflows.engine.commands import ApprovalResponse
@@ -293,7 +294,7 @@ def resubmit(world: World) -> PostRequest:
     services.submit_command(
         execution_id=asked.execution_id,
         command=ApprovalResponse(hold=hold.pk, approved=False, request_changes=True, feedback="!"),
-        actor="reviewer",
+        actor=actor_named("reviewer"),
         source="rest",
     )
     again = asked.execution.events.filter(kind="task_resubmitted").count
@@ -307,7 +308,7 @@ def result(world: World) -> PostRequest:
     services.submit_command(
         execution_id=asked.execution_id,
         command=ApprovalResponse(hold=hold.pk, approved=True),
-        actor="reviewer",
+        actor=actor_named("reviewer"),
         source="rest",
     )
     run_to_rest(asked.execution_id)

@@ -19,6 +19,7 @@ from django.test import AsyncClient
 
 from tests.integration.reviews.sockets.test_sockets import session, socket
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
+from tests.support.actors import actor_named, user_id
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import ROOT
 from workflows.engine import events as ev
@@ -140,7 +141,10 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
             "rulesVersion": 2,
         },
     ),
-    (ev.HoldVoted(**HOLD, voter="ann"), {"type": "hold_voted", **WIRE_HOLD}),
+    (
+        ev.HoldVoted(**HOLD, voter="ann", voter_id=user_id("ann")),
+        {"type": "hold_voted", **WIRE_HOLD},
+    ),
     (
         ev.HoldAnswered(
             **HOLD, reason="node_review", decision="APPROVE", comment="text", undo_seconds=5
@@ -169,7 +173,7 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
         {"type": "hold_decided", **WIRE_DECIDED, "decision": "REJECT", "reviewer": None},
     ),
     (
-        ev.HoldWithdrawn(**HOLD, voter="ann", what="vote"),
+        ev.HoldWithdrawn(**HOLD, voter="ann", voter_id=user_id("ann"), what="vote"),
         {"type": "hold_withdrawn", **WIRE_HOLD, "what": "vote"},
     ),
     (
@@ -508,7 +512,7 @@ def test_changes_of_the_context_name_their_keys(operator: User) -> None:
     services.submit_command(
         execution_id=execution.pk,
         command=services.parse_command({"kind": "update_state", "updates": {"b": 1, "a": 2}}),
-        actor="operator",
+        actor=actor_named("operator"),
         source="test",
     )
     assert [each["contextKeys"] for each in of_type(execution, "state_updated")] == [["a", "b"]]

@@ -24,6 +24,7 @@ from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import Backtest, HumanReviewRecord, LegalHold, Notice, RetentionPolicy
 from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.test_access import delivered
+from tests.support.actors import actor_named
 from tests.support.learning import learn
 from workflows.approvals.services import ask as ask_approval
 from workflows.approvals.services import cancel
@@ -261,7 +262,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
         services.submit_command(
             execution_id=Execution.objects.get(title="Asks").pk,
             command=AddMessage(role="user", content=content, author="admin"),
-            actor="admin",
+            actor=actor_named("admin"),
             source="test",
         )
     for number in (1, 2):

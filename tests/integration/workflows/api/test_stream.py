@@ -14,6 +14,7 @@ from django.test import AsyncClient
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
+from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.api import stream
@@ -89,7 +90,7 @@ def seqs(found: list[dict[str, str]]) -> list[int]:
 def abort(execution: Execution) -> int:
     command = services.parse_command({"kind": "abort"})
     result = services.submit_command(
-        execution_id=execution.pk, command=command, actor="operator", source="rest"
+        execution_id=execution.pk, command=command, actor=actor_named("operator"), source="rest"
     )
     return result.version
 

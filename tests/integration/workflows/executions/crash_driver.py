@@ -24,6 +24,7 @@ from django.db import connections
 from reviews.decisions.services import DecisionRequest, decide
 from tests.support.toolkit import note
 from workflows.common import crashpoints
+from workflows.engine.actors import Actor
 from workflows.engine.commands import load_command
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
@@ -47,7 +48,7 @@ def nudge(commands: list[dict[str, Any]], ctx: ToolContext) -> str:
         submit_command(
             execution_id=int(ctx.execution_id),
             command=parse_command(data),
-            actor="ann",
+            actor=Actor("ann"),
             source="test",
         )
     return "nudged"

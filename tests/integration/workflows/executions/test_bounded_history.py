@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.commands import AddMessage
 from workflows.executions.jobs import run_to_rest
@@ -37,7 +38,10 @@ def test_the_newest_messages_are_loaded(settings: Any) -> None:
     for text in ("one", "two", "three"):
         with transaction.atomic():
             submit_command(
-                execution_id=run.pk, command=AddMessage(content=text), actor="ann", source="rest"
+                execution_id=run.pk,
+                command=AddMessage(content=text),
+                actor=actor_named("ann"),
+                source="rest",
             )
     assert ExecutionEvent.objects.filter(kind="message_added").count() == 3
     assert [each["content"] for each in messages_of(run)] == ["two", "three"]

@@ -1,6 +1,7 @@
 """Forks from checkpoints: reused results and repeated reviews."""
 
 from tests.integration.workflows.conftest import Engine, review, source, value
+from tests.support.actors import actor_named
 from workflows.engine.commands import AddMessage
 from workflows.executions.selectors import messages_of
 from workflows.executions.services import fork_execution, submit_command
@@ -70,7 +71,7 @@ def test_the_conversation_is_copied(engine: Engine) -> None:
     submit_command(
         execution_id=execution.pk,
         command=AddMessage(role="user", content="be gentle"),
-        actor="ann",
+        actor=actor_named("ann"),
         source="test",
     )
     engine.decide(engine.holds(execution)[0])

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from reviews.decisions.services import expire_due
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.integration.workflows.journal.test_leases import expire_lease
+from tests.support.actors import actor_named, user_id
 from workflows.common import crashpoints
 from workflows.engine.commands import WithdrawAnswer
 from workflows.executions.jobs import advance
@@ -124,8 +125,8 @@ def withdrawn(engine: Engine) -> Execution:
     assert not engine.holds(execution)
     submit_command(
         execution_id=execution.pk,
-        command=WithdrawAnswer(hold=hold.pk, of="somebody"),
-        actor="somebody",
+        command=WithdrawAnswer(hold=hold.pk, of=user_id("somebody")),
+        actor=actor_named("somebody"),
         source="test",
     )
     return engine.drive(execution)

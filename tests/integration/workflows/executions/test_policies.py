@@ -6,6 +6,7 @@ import pytest
 from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, source, value
+from tests.support.actors import actor_named
 from workflows import agents
 from workflows.engine.commands import AddMessage
 from workflows.engine.decide import Refused
@@ -109,7 +110,7 @@ def test_manual_calls_the_agent_once_per_request(engine: Engine) -> None:
     assert "agent_decided" not in engine.kinds(engine.run(*tasks, policy=policy))
     asked = engine.start(*tasks, policy=policy)
     command = AddMessage(content="look at this", ask_agent=True)
-    submit_command(execution_id=asked.pk, command=command, actor="ann", source="test")
+    submit_command(execution_id=asked.pk, command=command, actor=actor_named("ann"), source="test")
     assert engine.drive(asked).status == "COMPLETED"
     kinds = engine.kinds(asked)
     assert kinds.count("agent_requested") == kinds.count("agent_decided") == 1
@@ -120,7 +121,9 @@ def test_without_an_agent_a_call_is_refused(engine: Engine) -> None:
     execution = engine.start(value("a"))
     command = AddMessage(content="look at this", ask_agent=True)
     with pytest.raises(Refused, match="No agent decides"):
-        submit_command(execution_id=execution.pk, command=command, actor="ann", source="test")
+        submit_command(
+            execution_id=execution.pk, command=command, actor=actor_named("ann"), source="test"
+        )
     assert engine.kinds(execution) == []
 
 

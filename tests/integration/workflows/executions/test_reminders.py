@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, value
+from tests.support.actors import actor_named
 from workflows.common import crashpoints
 from workflows.engine.commands import ExtendHold
 from workflows.executions.recovery import escalate_due, sweep
@@ -155,7 +156,9 @@ def test_an_extended_deadline_moves_later_reminders(engine: Engine) -> None:
     assert escalate_due() == 1
     assert remind() == [(hold.pk, 1)]
     command = ExtendHold(hold=hold.pk, seconds=1000)
-    submit_command(execution_id=hold.execution_id, command=command, actor="ann", source="test")
+    submit_command(
+        execution_id=hold.execution_id, command=command, actor=actor_named("ann"), source="test"
+    )
     moved = {name: seconds_ahead(hold, name) for name in ("reminds_at", "escalates_at")}
     assert moved == {"reminds_at": 1900, "escalates_at": 2800}
     assert seconds_ahead(hold, "expires_at") == 4600

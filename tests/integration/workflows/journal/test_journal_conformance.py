@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 from django.db.models.functions import Now
 
+from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine import events as ev
 from workflows.engine.commands import Abort, UpdateState
@@ -77,7 +78,7 @@ class InMemory:
         stored = self.journal.executions[execution_id]
         pairs = zip(stored.events, stored.actors, strict=True)
         return [
-            (seq, event.kind, ev.dump_event(event), actor)
+            (seq, event.kind, ev.dump_event(event), actor.name)
             for seq, (event, actor) in enumerate(pairs, 1)
         ]
 
@@ -119,7 +120,9 @@ class OnPostgres:
         return str(fork.pk)
 
     def queue(self, execution_id: str, command: Any, actor: str) -> None:
-        assert django_journal.queue_command(int(execution_id), command, actor=actor, source="test")
+        assert django_journal.queue_command(
+            int(execution_id), command, actor=actor_named(actor), source="test"
+        )
 
     def end_lease(self, execution_id: str) -> None:
         Execution.objects.filter(pk=execution_id).update(lease_until=EPOCH)
@@ -194,7 +197,7 @@ def decided(hold_id: str, decision: ev.Verdict, **more: Any) -> ev.HoldDecided:
 def write(store: Store, execution_id: str, *events: ev.Event, actor: str = "system") -> None:
     """Record events at rest, in one step."""
     with store.journal.open(execution_id, expected_version=None) as run:
-        with run.acting_as(actor, "test"):
+        with run.acting_as(actor_named(actor), "test"):
             run.record(*events)
         run.commit()
 
@@ -248,7 +251,7 @@ def test_events_are_stored_in_order_without_gaps_with_their_actor(store: Store) 
     with store.journal.claim(new) as run:
         assert run is not None
         run.record(STARTED)
-        with run.acting_as("ann", "test"):
+        with run.acting_as(actor_named("ann"), "test"):
             run.record(message("one"), message("two"))
         run.commit()
         run.record(message("three"))
@@ -283,7 +286,11 @@ def test_the_stored_state_equals_the_fold_of_the_events(store: Store) -> None:
     with store.journal.claim(new) as run:
         assert run is not None
         run.record(STARTED, FIRST_LAYER, DONE, opened("h1", timeout_seconds=60, quorum=2))
-        run.record(ev.HoldVoted(hold_id="h1", voter="ann", task_id="a", phase=AFTER))
+        run.record(
+            ev.HoldVoted(
+                hold_id="h1", voter="ann", voter_id=user_id("ann"), task_id="a", phase=AFTER
+            )
+        )
         run.rest(None)
         expected = run.state
     assert store.state(new) == expected
@@ -558,7 +565,7 @@ def test_queued_commands_are_delivered_once_in_order_with_their_sender(store: St
         run.commit()
         assert run.queued == 2
         taken = list(run.take_commands())
-        assert [(each.actor, each.source, each.command.updates) for each in taken] == [
+        assert [(each.actor.name, each.source, each.command.updates) for each in taken] == [
             ("ann", "test", {"ann": 1}),
             ("bob", "test", {"bob": 1}),
         ]
@@ -578,7 +585,7 @@ def test_uncommitted_commands_are_delivered_again(store: Store) -> None:
             assert second is not None
             with pytest.raises(LeaseLost):
                 first.commit()
-            assert [each.actor for each in second.take_commands()] == ["ann"]
+            assert [each.actor.name for each in second.take_commands()] == ["ann"]
             second.commit()
             assert list(second.take_commands()) == []
 
@@ -629,7 +636,9 @@ def test_holds_open_and_close_with_the_state(store: Store) -> None:
     assert (first.id, first.quorum, first.on_timeout, second.id) == ("h1", 2, "reject", "h2")
     assert store.times(new, "h1") == (pytest.approx(60, abs=5), None)
     assert store.times(new, "h2") == (None, None)
-    vote = ev.HoldVoted(hold_id="h1", voter="ann", task_id="a", phase=AFTER)
+    vote = ev.HoldVoted(
+        hold_id="h1", voter="ann", voter_id=user_id("ann"), task_id="a", phase=AFTER
+    )
     write(store, new, vote, actor="ann")
     write(store, new, ev.HoldExtended(hold_id="h1", seconds=3600), actor="ann")
     assert store.state(new).holds[0].approvals == ("ann",)
@@ -644,7 +653,11 @@ def test_holds_open_and_close_with_the_state(store: Store) -> None:
 def test_a_decision_is_pending_until_it_is_withdrawn_or_due(store: Store) -> None:
     new = store.create(PLAN)
     write(store, new, STARTED, FIRST_LAYER, DONE, opened("h1", timeout_seconds=60))
-    answer = {"actor": "ann", "command": {"kind": "approval_response", "approved": True}}
+    answer = {
+        "actor": "ann",
+        "actor_id": user_id("ann"),
+        "command": {"kind": "approval_response", "approved": True},
+    }
     answered = ev.HoldAnswered.model_validate(
         {
             "hold_id": "h1",
@@ -660,7 +673,14 @@ def test_a_decision_is_pending_until_it_is_withdrawn_or_due(store: Store) -> Non
     (hold,) = store.state(new).holds
     assert hold.answer == answered.answer
     assert store.times(new, "h1")[1] == pytest.approx(600, abs=5)
-    back = ev.HoldWithdrawn(hold_id="h1", voter="ann", what="decision", task_id="a", phase=AFTER)
+    back = ev.HoldWithdrawn(
+        hold_id="h1",
+        voter="ann",
+        voter_id=user_id("ann"),
+        what="decision",
+        task_id="a",
+        phase=AFTER,
+    )
     write(store, new, back, actor="ann")
     assert store.state(new).holds[0].answer is None
     assert store.times(new, "h1") == (pytest.approx(60, abs=5), None)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
+from tests.support.actors import actor_named, user_id
 from workflows.engine.commands import WithdrawAnswer
 from workflows.engine.events import STATE_ONLY
 from workflows.engine.state import ExecutionState, load_state
@@ -48,8 +49,8 @@ def test_events_rebuild_a_withdrawn_decision(engine: Engine) -> None:
     assert (answer.actor, answer.command["edits"]) == ("ann", {"value": "edited"})
     submit_command(
         execution_id=execution.pk,
-        command=WithdrawAnswer(hold=hold.pk, of="ann"),
-        actor="ann",
+        command=WithdrawAnswer(hold=hold.pk, of=user_id("ann")),
+        actor=actor_named("ann"),
         source="test",
     )
     assert replayed(execution).holds[0].answer is None

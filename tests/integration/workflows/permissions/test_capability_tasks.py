@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.actors import actor_named
 from tests.support.http_server import Server
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
@@ -172,7 +173,9 @@ def test_an_injected_use_is_checked(desk: Desk, adder: Capability) -> None:
     execution = desk.run(pause)
     command = parse_command({"kind": "inject_task", "task": use("sum", "adder", a="x", b=1)})
     with pytest.raises(InvalidRequest) as raised:
-        submit_command(execution_id=execution.pk, command=command, actor="operator", source="test")
+        submit_command(
+            execution_id=execution.pk, command=command, actor=actor_named("operator"), source="test"
+        )
     assert [each.path for each in raised.value.problems] == ["task.inputs.a"]
 
 

@@ -8,8 +8,10 @@ import pytest
 from rest_framework.test import APIClient
 
 from graphrag.models import Tool
+from tests.support.actors import actor_named
 from workflows.engine.commands import InjectTask
 from workflows.engine.permissions import NAMED
+from workflows.executions.access import actor_of
 from workflows.executions.definitions import save_workflow
 from workflows.executions.services import start_execution, submit_command
 from workflows.executions.validation import InvalidRequest
@@ -87,9 +89,9 @@ def test_an_injected_task_is_limited_by_the_role(desk: Desk, role: str, *, allow
     version = Execution.objects.get(pk=execution.pk).version
     give = {"execution_id": execution.pk, "command": command, "source": "test", "version": version}
     if allowed:
-        assert submit_command(actor=person.get_username(), **give).outcome == "applied"
+        assert submit_command(actor=actor_of(person), **give).outcome == "applied"
         return
-    for actor in (person.get_username(), "agent:helper"):
+    for actor in (actor_of(person), actor_named("agent:helper")):
         with pytest.raises(InvalidRequest) as caught:
             submit_command(actor=actor, **give)
         assert problems(caught) == [("task.permission_set", "above_ceiling")]

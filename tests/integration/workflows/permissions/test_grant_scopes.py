@@ -9,6 +9,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from reviews.decisions.edits import ReviewInvalid
+from tests.support.actors import actor_named
 from tests.support.http_server import Server
 from workflows.engine.commands import Continue, InjectTask
 from workflows.engine.plan_validation import parse_plan
@@ -110,12 +111,18 @@ def test_a_timed_grant_does_not_cover_an_injected_task_of_the_same_name(
         (joining,) = parse_plan({"tasks": [task(url)]}).tasks
         for command in (InjectTask(task=joining), Continue()):
             submit_command(
-                execution_id=execution.pk, command=command, actor="operator", source="rest"
+                execution_id=execution.pk,
+                command=command,
+                actor=actor_named("operator"),
+                source="rest",
             )
         execution = desk.drive(execution)
         if execution.status == "AWAITING_AGENT":
             submit_command(
-                execution_id=execution.pk, command=Continue(), actor="operator", source="rest"
+                execution_id=execution.pk,
+                command=Continue(),
+                actor=actor_named("operator"),
+                source="rest",
             )
             execution = desk.drive(execution)
         assert execution.status == status

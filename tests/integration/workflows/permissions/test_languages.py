@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reviews.models import HumanReviewRecord
+from tests.support.actors import actor_named
 from tests.support.http_server import Server
 from workflows.executions.services import parse_command, submit_command
 from workflows.models import Execution, Grant
@@ -94,7 +95,7 @@ def test_a_run_fails_only_when_a_leaf_does(desk: Desk, web: Server) -> None:
     submit_command(
         execution_id=execution.pk,
         command=parse_command({"kind": "skip_layer", "layer": 1}),
-        actor="operator",
+        actor=actor_named("operator"),
         source="test",
     )
     execution = desk.reject(execution)

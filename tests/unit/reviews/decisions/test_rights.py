@@ -46,7 +46,7 @@ def test_a_member_of_its_group_decides() -> None:
         (person(), hold(), {"operator"}, "not_in_group"),
         (person(), hold(groups=["operator"]), {"operator"}, "not_in_group"),
         (person(), hold(groups=[]), {"reviewer"}, "not_in_group"),
-        (person("bob"), hold(approvals=["bob"]), {"reviewer"}, "already_voted"),
+        (person("bob"), hold(approvals=["bob"], approver_ids=[7]), {"reviewer"}, "already_voted"),
     ],
 )
 def test_other_users_do_not_decide(user: Any, of: Hold, groups: set[str], code: str) -> None:
@@ -56,7 +56,7 @@ def test_other_users_do_not_decide(user: Any, of: Hold, groups: set[str], code: 
 
 
 def test_votes_count_only_while_the_hold_is_open() -> None:
-    over = hold(approvals=["ann"], status="APPROVED")
+    over = hold(approvals=["ann"], approver_ids=[7], status="APPROVED")
     assert right(person(), over, {"reviewer"}).approve
 
 

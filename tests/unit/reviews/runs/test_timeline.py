@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from reviews.runs.timeline import _LINES, entry, timeline
+from tests.support.actors import actor_named, user_id
 from workflows.engine import events as ev
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent
@@ -23,7 +24,7 @@ SAMPLES: list[ev.Event] = [
         task_id="a", operation="read", resource="/etc/passwd", current={}, requested={}
     ),
     ev.HoldOpened(hold_id="1-1", reason="node_review", task_id="a", phase="AFTER_EXECUTION"),
-    ev.HoldVoted(hold_id="1-1", voter="ann", task_id="a"),
+    ev.HoldVoted(hold_id="1-1", voter="ann", voter_id=user_id("ann"), task_id="a"),
     ev.HoldAnswered(
         hold_id="1-1",
         reason="node_review",
@@ -32,7 +33,9 @@ SAMPLES: list[ev.Event] = [
         comment="shorter",
         undo_seconds=5,
     ),
-    ev.HoldWithdrawn(hold_id="1-1", task_id="a", voter="ann", what="decision"),
+    ev.HoldWithdrawn(
+        hold_id="1-1", task_id="a", voter="ann", voter_id=user_id("ann"), what="decision"
+    ),
     ev.HoldDecided(
         hold_id="1-1", reason="node_review", decision="REJECT", task_id="a", comment="no"
     ),
@@ -77,8 +80,15 @@ SAMPLES: list[ev.Event] = [
 
 def stored(event: ev.Event, seq: int = 1, actor: str = "ann") -> ExecutionEvent:
     payload = event.model_dump(mode="json", exclude={"kind"})
+    by = actor_named(actor)
     return ExecutionEvent(
-        seq=seq, kind=event.kind, payload=payload, actor=actor, source="test", created_at=NOW
+        seq=seq,
+        kind=event.kind,
+        payload=payload,
+        actor=by.name,
+        actor_id=by.id,
+        source="test",
+        created_at=NOW,
     )
 
 

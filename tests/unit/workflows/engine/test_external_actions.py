@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine import commands as cmd
 from workflows.engine.bounded_json import digest
@@ -71,7 +72,7 @@ class World:
             return run.state
 
     def send(self, command: object, actor: str = "ann") -> ExecutionState:
-        submit(self.id, command, self.ports, actor=actor, source="test")
+        submit(self.id, command, self.ports, actor=actor_named(actor), source="test")
         return self.drive()
 
     def decide(self, approved: bool = False, **fields: Any) -> ExecutionState:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal, Stored
 from workflows.engine import commands as cmd
 from workflows.engine.dag import CodeTask, Plan, ToolTask
@@ -160,7 +161,7 @@ class World:
         return self.stored.revisions[self.stored.state.revision].plan
 
     def submit(self, command: Any, actor: str = "mallory") -> None:
-        submit(self.id, command, self.ports, actor=actor, source="test")
+        submit(self.id, command, self.ports, actor=actor_named(actor), source="test")
 
     def work(self) -> None:
         while step(self.id, self.ports):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import (
     Abort,
@@ -95,7 +96,7 @@ class World:
         return self
 
     def tell(self, command: object) -> World:
-        submit(self.id, command, self.ports, actor="ann", source="test")
+        submit(self.id, command, self.ports, actor=actor_named("ann"), source="test")
         return self
 
     def answer(self, *, approved: bool = True, **more: Any) -> World:

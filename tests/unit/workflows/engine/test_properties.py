@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.stateful.oracle import ESCALATION, Interventions, Outcome, Verdict, expected, status_fits
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
+from tests.support.actors import actor_named
 from tests.support.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
 from tests.support.repetitions import often
 from workflows.engine import commands as cmd
@@ -85,7 +86,7 @@ class World:
             self.journal.now = max(self.journal.now, stored.wake_at)
 
     def submit(self, command: Any, actor: str = "ann") -> None:
-        submit(self.id, command, self.ports, actor=actor, source="test")
+        submit(self.id, command, self.ports, actor=actor_named(actor), source="test")
 
     def decide(self, hold: Hold, *, approved: bool, edits: Any = None, actor: str = "ann") -> None:
         """Answer a hold, and remember the answer if it completes the decision."""

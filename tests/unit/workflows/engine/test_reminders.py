@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import ApprovalResponse, EscalateHold
 from workflows.engine.decide import Refused
@@ -131,7 +132,7 @@ def test_each_step_is_taken_once_and_in_turn() -> None:
 
     def take(number: int) -> Any:
         command = EscalateHold(hold=event.hold_id, step=number, groups=("legal",))
-        return submit(run, command, ports, actor="system", source="test")
+        return submit(run, command, ports, actor=actor_named("system"), source="test")
 
     with pytest.raises(Refused, match="not the next"):
         take(1)
@@ -141,7 +142,7 @@ def test_each_step_is_taken_once_and_in_turn() -> None:
         take(0)
     take(1)
     approve = ApprovalResponse(hold=event.hold_id, approved=True)
-    submit(run, approve, ports, actor="ann", source="test")
+    submit(run, approve, ports, actor=actor_named("ann"), source="test")
     with pytest.raises(Refused, match="not open"):
         take(2)
     events = ports.journal.executions[run].events  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine import commands as cmd
 from workflows.engine.dag import Plan, ToolTask
@@ -165,7 +166,7 @@ def test_the_recorded_inputs_are_those_that_were_submitted() -> None:
     world = World(remote(arguments=arguments), context={"n": 1})
     world.drive()
     command = cmd.UpdateState(updates={"n": 2})
-    submit(world.id, command, world.ports, actor="ann", source="test")
+    submit(world.id, command, world.ports, actor=actor_named("ann"), source="test")
     world.ended[f"{world.id}:a:1"] = Success("done", 0)
     world.wake()
     assert world.submitted == {f"{world.id}:a:1": {"n": 1}}
@@ -178,7 +179,7 @@ def test_another_attempt_reads_the_context_anew() -> None:
     world = World(remote(arguments=arguments, retry=twice), context={"n": 1})
     world.drive()
     command = cmd.UpdateState(updates={"n": 2})
-    submit(world.id, command, world.ports, actor="ann", source="test")
+    submit(world.id, command, world.ports, actor=actor_named("ann"), source="test")
     world.ended[f"{world.id}:a:1"] = Failure("lost", retryable=True)
     world.wake()
     assert world.submitted == {f"{world.id}:a:1": {"n": 1}, f"{world.id}:a:2": {"n": 2}}
@@ -193,14 +194,14 @@ def test_a_review_beside_a_remote_task_opens_at_once() -> None:
     assert world.wake().tasks["a"].remote is not None
     assert world.looks == 0
     answer = cmd.ApprovalResponse(hold=paused.holds[0].id, approved=True)
-    submit(world.id, answer, world.ports, actor="ann", source="test")
+    submit(world.id, answer, world.ports, actor=actor_named("ann"), source="test")
     assert world.drive().status is ExecutionStatus.COMPLETED
 
 
 def test_an_abort_ends_the_run_at_once() -> None:
     world = World(remote())
     world.drive()
-    submit(world.id, cmd.Abort(reason="stop"), world.ports, actor="ann", source="test")
+    submit(world.id, cmd.Abort(reason="stop"), world.ports, actor=actor_named("ann"), source="test")
     assert world.state.status is ExecutionStatus.ABORTED
     world.ended[f"{world.id}:a:1"] = Success("late", 0)
     world.wake()

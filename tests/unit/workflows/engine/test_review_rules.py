@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine import events as ev
 from workflows.engine.commands import ApprovalResponse
@@ -327,7 +328,7 @@ def test_rules_are_not_evaluated_for_a_decided_review() -> None:
     world = World(reads("a", BEFORE), found=rules({"skip_when": "inputs.value == 'edited'"})).go()
     [hold] = world.events("hold_opened")
     command = ApprovalResponse(hold=hold.hold_id, approved=True, edits={"value": "edited"})
-    submit(world.id, command, world.ports, actor="ann", source="test")
+    submit(world.id, command, world.ports, actor=actor_named("ann"), source="test")
     world.go()
     assert world.stored.state.status == "COMPLETED"
     assert not world.events("review_spared")

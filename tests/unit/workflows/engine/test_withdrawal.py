@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import (
     ApprovalResponse,
@@ -61,7 +62,7 @@ class World:
         return self.state
 
     def say(self, command: Any, actor: str = "ann") -> None:
-        submit(self.id, command, self.ports, actor=actor, source="test")
+        submit(self.id, command, self.ports, actor=actor_named(actor), source="test")
 
     def answer(self, actor: str = "ann", **said: Any) -> None:
         said = {"hold": self.state.holds[0].id, "approved": True, "undo_seconds": 5, **said}
@@ -113,7 +114,7 @@ def test_a_withdrawal_restores_the_hold(approved: bool) -> None:
     world = World(task("a"))
     before = world.state
     world.answer(approved=approved)
-    world.say(WithdrawAnswer(hold=world.hold, of="ann"))
+    world.say(WithdrawAnswer(hold=world.hold, of=user_id("ann")))
     assert isinstance(world.events[-1], HoldWithdrawn)
     after = world.state
     assert after.version == before.version + 2
@@ -130,7 +131,7 @@ def test_a_carried_out_decision_is_not_withdrawn() -> None:
     world.answer()
     world.say(SettleAnswer(hold=hold))
     with pytest.raises(Refused, match="has taken effect") as refused:
-        world.say(WithdrawAnswer(hold=hold, of="ann"))
+        world.say(WithdrawAnswer(hold=hold, of=user_id("ann")))
     assert refused.value.code == "gone_on"
 
 
@@ -139,14 +140,14 @@ def test_a_vote_can_be_withdrawn_while_the_hold_is_open() -> None:
     world.answer()
     assert world.state.holds[0].approvals == ("ann",), "a vote needs no time to undo"
     with pytest.raises(Refused, match="nothing to take back"):
-        world.say(WithdrawAnswer(hold=world.hold, of="bob"), "bob")
-    world.say(WithdrawAnswer(hold=world.hold, of="ann"))
+        world.say(WithdrawAnswer(hold=world.hold, of=user_id("bob")), "bob")
+    world.say(WithdrawAnswer(hold=world.hold, of=user_id("ann")))
     assert world.state.holds[0].approvals == ()
     world.answer("bob")
     world.answer("ann")
     with pytest.raises(Refused, match="nothing to take back"):
-        world.say(WithdrawAnswer(hold=world.hold, of="bob"), "bob")
-    world.say(WithdrawAnswer(hold=world.hold, of="ann"))
+        world.say(WithdrawAnswer(hold=world.hold, of=user_id("bob")), "bob")
+    world.say(WithdrawAnswer(hold=world.hold, of=user_id("ann")))
     assert world.state.holds[0].approvals == ("bob",)
 
 
@@ -211,7 +212,7 @@ def test_any_order_of_decisions_and_withdrawals_leaves_a_readable_state(
         if hold.answer is not None and hold.answer.actor != name:
             continue
         if name in standing:
-            world.say(WithdrawAnswer(hold=hold.id, of=name), name)
+            world.say(WithdrawAnswer(hold=hold.id, of=user_id(name)), name)
             standing.discard(name)
         else:
             world.answer(name)

@@ -306,7 +306,7 @@ def access_of_leaver(
     hold = run.holds.get()
     claim(hold_id=hold.pk, user=leaver)
     Grant.objects.create(hold=hold, execution=run, operation="read", resource="/srv",
-        scope="until", granted_by="ann", permissions={},
+        scope="until", granted_by="ann", granted_by_id=leaver.pk, permissions={},
         expires_at=timezone.now() + timedelta(days=1))  # fmt: skip
     slack = SlackWorkspace.objects.create(name="s", team_id="T1")
     SlackAccount.objects.create(workspace=slack, slack_user="U1", user=leaver)
