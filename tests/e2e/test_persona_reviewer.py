@@ -90,7 +90,7 @@ def test_in_the_admin_alone(page: Page, product: Product, api: Api) -> None:
     expect(page.get_by_role("region", name="Activity")).to_contain_text(
         "the run is complete", timeout=LATER
     )
-    assert (product.home / "files" / file).read_text() == LETTER
+    assert (product.home / "files" / "runs" / str(run) / file).read_text() == LETTER
     assert decisions(product, run) == DECIDED
     page.get_by_role("link", name="Audit records").click()
     expect(page.get_by_role("row", name="with 1 change")).to_have_count(2)
@@ -121,7 +121,7 @@ def test_on_the_desk_alone(page: Page, product: Product, api: Api) -> None:
     page.get_by_role("button", name="Approve", exact=True).click()
 
     until(api, run, "COMPLETED")
-    assert (product.home / "files" / file).read_text() == LETTER
+    assert (product.home / "files" / "runs" / str(run) / file).read_text() == LETTER
     assert decisions(product, run) == DECIDED
     page.get_by_role("link", name="History").click()
     main = page.get_by_role("main")

@@ -64,7 +64,7 @@ def test_the_five_minutes(page: Page, product: Product, browser: Browser) -> Non
     for heading in ("Plan", "Activity"):
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(page.locator("#task-write")).to_be_visible()
-    assert EDIT in (product.home / "files" / "readme" / f"{run}.md").read_text()
+    assert EDIT in (product.home / "files" / "runs" / run / "readme" / f"{run}.md").read_text()
 
     # 5: the auditor compares and cannot decide.
     auditor = browser.new_context().new_page()

@@ -113,7 +113,10 @@ def test_a_paused_run_appears_is_edited_approved_and_written(
     page.goto(f"{product.address}/runs/{run}/")
     # The timeline alone: the outputs hold a diff of this repository, and with it any words.
     expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=60_000)
-    assert EDIT in (Path(product.home) / "files" / "release" / f"{run}.md").read_text()
+    assert (
+        EDIT
+        in (Path(product.home) / "files" / "runs" / str(run) / "release" / f"{run}.md").read_text()
+    )
     assert violations == []
 
     auditor = browser.new_context().new_page()
@@ -164,7 +167,7 @@ def test_a_token_reviews_over_rest(page: Page, product: Product) -> None:
             break
         page.wait_for_timeout(100)
     assert done["status"] == "COMPLETED", done
-    assert (product.home / "files" / f"{run}.md").read_text() == EDIT
+    assert (product.home / "files" / "runs" / str(run) / f"{run}.md").read_text() == EDIT
     _, history = api(f"reviews/history/?execution={run}")
     assert [each["decision"] for each in history["results"]] == ["APPROVE", "APPROVE"]
     assert history["results"][1]["comment"] == "shorter"

@@ -12,6 +12,7 @@ from django.urls import reverse
 from graphrag.models import Tool
 from reviews.models import HumanReviewRecord, ReviewClaim
 from tests.integration.reviews.conftest import echo
+from tests.support.run_files import put_in_next_runs
 from workflows.models import Execution, Grant, Hold
 
 pytestmark = pytest.mark.django_db
@@ -188,7 +189,7 @@ KINDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, dict[str, str]
 def test_every_other_kind_of_review_is_approved_at_its_admin_address(
     staff: Any, start: Any, settings: Any, tmp_path: Any, kind: str
 ) -> None:
-    (tmp_path / "notes.xml").write_text("<notes/>")
+    put_in_next_runs(tmp_path, {"notes.xml": "<notes/>"})
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
     tasks, policy, shown, fields = KINDS[kind]
     hold = start(*tasks, policy=policy).holds.get(status=Hold.Status.OPEN)

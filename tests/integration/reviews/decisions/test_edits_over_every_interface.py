@@ -24,6 +24,7 @@ from reviews.decisions.withdrawal import settle_due
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.http_server import running
+from tests.support.run_files import put_in_next_runs
 from workflows.api.client import Client, Problem
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
@@ -326,7 +327,7 @@ def expected(door: str, scene: str, change: str, gives: Mapping[str, Any]) -> bo
 
 @pytest.fixture
 def folder(tmp_path: Path, settings: Any) -> Path:
-    (tmp_path / "notes.xml").write_text("<notes><note>first</note></notes>")
+    put_in_next_runs(tmp_path, {"notes.xml": "<notes><note>first</note></notes>"})
     settings.HOLDPOINT = {
         **settings.HOLDPOINT,
         "file_root": tmp_path,

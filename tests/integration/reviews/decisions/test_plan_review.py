@@ -18,6 +18,7 @@ from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.pages import Page, browser, open_page
+from tests.support.run_files import put_in_next_runs
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
@@ -43,7 +44,7 @@ AGENT = {"ail": {"enabled": True, "agent": "rules", "settings": RULES}}
 
 @pytest.fixture
 def folder(tmp_path: Path, settings: Any) -> Path:
-    (tmp_path / "notes.xml").write_text("<notes><note>first</note></notes>")
+    put_in_next_runs(tmp_path, {"notes.xml": "<notes><note>first</note></notes>"})
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
     return tmp_path
 

@@ -18,6 +18,7 @@ from reviews.templatetags.desk import dom_id
 from tests.integration.reviews.conftest import MakeUser, Start
 from tests.support import remote_tools  # noqa: F401  (importing it declares its tools)
 from tests.support.catalogue import stock_catalogue
+from tests.support.run_files import put_in_next_runs
 from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import save_workflow
 from workflows.executions.jobs import run_to_rest
@@ -36,7 +37,7 @@ URL = "/workflows/edit/"
 
 @pytest.fixture
 def admin(make_user: MakeUser, tmp_path: Path, settings: Any) -> User:
-    (tmp_path / "data.json").write_text('{"n": 1}')
+    put_in_next_runs(tmp_path, {"data.json": '{"n": 1}'})
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
     stock_catalogue()
     return make_user("boss", "admin")

@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 from tests.integration.reviews.conftest import MakeUser
 from tests.support.catalogue import stock_catalogue
 from tests.support.learning import learn
+from tests.support.run_files import put_in_next_runs
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
 
@@ -29,7 +30,7 @@ FREE = {"hil": "", "replan_review": "", "per_layer_validation": ""}
 
 @pytest.fixture
 def client(operator: User, tmp_path: Path, settings: Any) -> Client:
-    (tmp_path / "data.json").write_text('{"n": 1}')
+    put_in_next_runs(tmp_path, {"data.json": '{"n": 1}'})
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
     stock_catalogue()
     return signed_in(operator)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, source
+from tests.support.run_files import put_in_next_runs
 from workflows.models import Execution
 
 XML = "<notes><note>first</note></notes>"
@@ -33,8 +34,7 @@ def tool(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
 @pytest.fixture
 def discovered(engine: Engine, settings: Any, tmp_path: Path) -> Execution:
     """The run when the person is asked, before the layer that writes."""
-    (tmp_path / "notes.xml").write_text(XML)
-    (tmp_path / "data.json").write_text('{"n": 1}')
+    put_in_next_runs(tmp_path, {"notes.xml": XML, "data.json": '{"n": 1}'})
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
     execution = engine.run(
         tool("list", "list_directory", path="."),
@@ -80,4 +80,4 @@ def test_the_person_rejects_the_last_layer(
 ) -> None:
     engine.decide(engine.holds(discovered)[0], approved=False)
     assert engine.drive(discovered).status == "ABORTED"
-    assert not (tmp_path / "out.txt").exists()
+    assert not list(tmp_path.rglob("out.txt"))

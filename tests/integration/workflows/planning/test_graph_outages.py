@@ -13,6 +13,7 @@ from graphrag.catalogue import ingest
 from graphrag.models import Tool, ToolDependency
 from graphrag.planning import services as planning_services
 from tests.integration.workflows.conftest import Engine, source, value
+from tests.support.run_files import put_in_next_runs
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
@@ -74,9 +75,7 @@ def replan_reason(execution: Execution) -> str:
 
 
 def test_two_runs_of_the_same_tools_teach_the_graph(engine: Engine, settings: Any) -> None:
-    root = settings.HOLDPOINT["file_root"]
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "a.json").write_text('{"a": 1}')
+    put_in_next_runs(settings.HOLDPOINT["file_root"], {"a.json": '{"a": 1}'})
     task = {"type": "tool"}
     chain = [
         {**task, "id": "a", "tool": TOOLS[0], "arguments": {"path": "."}},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.sandbox.rundir import _remove, exceeds_limits, run_directory
+from workflows.sandbox.rundir import exceeds_limits, remove_folder, run_directory
 
 
 def _deep(folder: Path, levels: int) -> None:
@@ -50,7 +50,7 @@ def test_concurrent_deletions_of_one_folder(tmp_path: Path, round_number: int) -
         (folder / str(number % 7) / str(number)).mkdir(parents=True)
         (folder / str(number % 7) / str(number) / "file").write_text("x")
     with ThreadPoolExecutor(4) as threads:
-        for done in [threads.submit(_remove, folder) for _ in range(4)]:
+        for done in [threads.submit(remove_folder, folder) for _ in range(4)]:
             done.result()
     assert not folder.exists()
 
