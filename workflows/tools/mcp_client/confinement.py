@@ -38,6 +38,7 @@ _READ: Final = (
     "/etc/gitconfig", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
     "/etc/mime.types",
     "/dev/urandom", "/dev/random", "/dev/zero", "/proc/cpuinfo", "/proc/meminfo",
+    "/proc/stat", "/sys/devices/system/cpu",
 )  # fmt: skip
 _WRITE: Final = ("/dev/null",)
 
@@ -107,6 +108,8 @@ def tool_user() -> tuple[int, int] | None:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise PermissionError(f"HOLDPOINT_TOOL_USER: there is no account {name!r}") from None
+    if os.geteuid() not in (0, entry.pw_uid):
+        raise PermissionError("HOLDPOINT_TOOL_USER: only a process of root can change to it")
     return entry.pw_uid, entry.pw_gid
 
 

@@ -151,7 +151,7 @@ def _confine(confinement: Mapping[str, Any], home: str, guard: int) -> None:
         os.setresuid(user[0], user[0], user[0])
     _end_with(guard)
     if confinement["confined"]:
-        seccomp.restrict_sockets(internet=bool(confinement["ports"]))
+        seccomp.restrict_thread(internet=bool(confinement["ports"]))
 
 
 def _prctl(option: int, value: int) -> None:
