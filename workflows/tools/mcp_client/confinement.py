@@ -23,9 +23,7 @@ from workflows.engine.permissions import Operation
 from workflows.permissions import deny_list
 
 from .server_spec import McpServerSpec
-
-#: Stands for the folder of the run in the arguments of a server.
-RUN_FOLDER: Final = "$RUN_FOLDER"
+from .stdio_guard import RUN_FOLDER
 
 _PROGRAMS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",

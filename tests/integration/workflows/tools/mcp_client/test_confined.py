@@ -131,6 +131,13 @@ print(open("inside").read())
     assert secret.read_text() == "secret"
 
 
+def test_the_folder_of_the_run_is_an_argument(run: Run, folder: Path) -> None:
+    code, args = "import sys; print(sys.argv[1], os.getcwd())", (str(OBEDIENT), "$RUN_FOLDER/x")
+    assert run(code, args=args) == f"{folder}/x {folder}"
+    argument, home = run(code, args=args, run="", folder="").split()
+    assert argument == f"{home}/x"
+
+
 def test_nothing_outside_gets_another_mode(run: Run, folder: Path, tmp_path: Path) -> None:
     """Landlock does not restrict changes of modes, owners and times."""
     secret = tmp_path / "secret"
