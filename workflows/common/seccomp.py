@@ -1,7 +1,8 @@
-"""A seccomp filter that leaves a process no sockets, or IPv4 and IPv6 only.
+"""A seccomp filter for what Landlock leaves open to a process with the account of its owner.
 
 Landlock restricts TCP by its port. It does not restrict Unix sockets, UDP, other protocols, or TCP
-that connects by sending (MSG_FASTOPEN). Needs only the standard library.
+that connects by sending (MSG_FASTOPEN); modes, owners, times and attributes of files anywhere; or
+resource limits of other processes. Needs only the standard library.
 https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
 
@@ -24,6 +25,8 @@ _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_BITS = 0x15, 0x35, 0x45
 _ALLOW: Final = 0x7FFF0000
 _DENY: Final = 0x00050000 | errno.EACCES
+#: The call returns 0 and does nothing: programs such as git expect that they can change modes.
+_IGNORE: Final = 0x00050000
 
 _NUMBER, _ARCHITECTURE = 0, 4
 _TYPE_BITS: Final = 0xF
@@ -45,11 +48,28 @@ class _Machine:
     sendto: int
     sendmsg: int
     sendmmsg: int
+    prlimit: int
+    metadata: tuple[int, ...]
+    """Calls that change modes, owners, times or attributes of files."""
 
 
+#: fchmodat2, setxattrat, removexattrat and file_setattr have the same numbers everywhere.
+_METADATA: Final = (452, 463, 466, 469)
 _MACHINES: Final = {
-    "x86_64": _Machine(0xC000003E, 41, 53, 44, 46, 307),
-    "aarch64": _Machine(0xC00000B7, 198, 199, 206, 211, 269),
+    "x86_64": _Machine(
+        *(0xC000003E, 41, 53, 44, 46, 307, 302),
+        metadata=(
+            # chmod, fchmod, fchmodat; chown, fchown, lchown, fchownat
+            *(90, 91, 268, 92, 93, 94, 260),
+            # utime, utimes, futimesat, utimensat; set and remove an attribute
+            *(132, 235, 261, 280, 188, 189, 190, 197, 198, 199, *_METADATA),
+        ),
+    ),
+    "aarch64": _Machine(
+        *(0xC00000B7, 198, 199, 206, 211, 269, 261),
+        # fchmod, fchmodat; fchownat, fchown; utimensat; set and remove an attribute
+        metadata=(52, 53, 54, 55, 88, 5, 6, 7, 14, 15, 16, *_METADATA),
+    ),
 }
 
 
@@ -71,11 +91,12 @@ def is_supported() -> bool:
     return sys.platform.startswith("linux") and platform.machine() in _MACHINES
 
 
-def restrict_sockets(*, internet: bool) -> None:
+def restrict_thread(*, internet: bool) -> None:
     """Restrict the calling thread, and everything that it starts, for good.
 
     It can create pairs of connected sockets, and no other socket; with `internet` also TCP and UDP
-    over IPv4 and IPv6. Raises OSError, and KeyError where `is_supported` is false.
+    over IPv4 and IPv6. Calls that change modes, owners, times or attributes of files do nothing.
+    Raises OSError, and KeyError where `is_supported` is false.
     """
     instructions = _instructions(_MACHINES[platform.machine()], internet=internet)
     array = (_Instruction * len(instructions))(*(_Instruction(*each) for each in instructions))
@@ -126,6 +147,11 @@ def _instructions(machine: _Machine, *, internet: bool) -> list[Instruction]:
         program += _when(_IF_AT_LEAST, _X32, deny)
     program += _when(_IF_EQUAL, _IO_URING_SETUP, deny)
     program += _when(_IF_EQUAL, machine.socket, *open_socket)
+    for number in machine.metadata:
+        program += _when(_IF_EQUAL, number, (_RETURN, 0, 0, _IGNORE))
+    # Process 0 is the caller.
+    limits = [_argument(0), (_IF_EQUAL, 1, 0, 0), deny, allow]
+    program += _when(_IF_EQUAL, machine.prlimit, *limits)
     # A pair of datagram sockets can send to any Unix socket.
     pair = [_argument(1), (_AND, 0, 0, _TYPE_BITS)]
     pair += [*_when(_IF_EQUAL, socket.SOCK_DGRAM, deny), allow]

@@ -53,7 +53,6 @@ from workflows.tools.context import ToolContext
 from workflows.tools.invocation import call as call_async
 from workflows.tools.invocation import call_sync
 from workflows.tools.mcp_client import (
-    RUN_FOLDER,
     McpServerSpec,
     paths_problem,
     pool,
@@ -320,8 +319,7 @@ def server_spec(name: str, *, execution_id: str = "") -> McpServerSpec:
         return spec
     has_folder = bool(settings.HOLDPOINT.get("file_root"))
     folder = str(run_folder(int(execution_id))) if has_folder else ""
-    args = tuple(arg.replace(RUN_FOLDER, folder) for arg in spec.args)
-    return replace(spec, args=args, run=execution_id, folder=folder)
+    return replace(spec, run=execution_id, folder=folder)
 
 
 def spec_of(row: McpServer) -> McpServerSpec:

@@ -1,12 +1,11 @@
 """Calls to MCP servers through pooled sessions; see `session_pool.McpPool`."""
 
 from .addresses import address_problem
-from .confinement import RUN_FOLDER, paths_problem, ports_problem
+from .confinement import paths_problem, ports_problem
 from .process import close_pool, end_run, pool
 from .server_spec import McpServerSpec, McpTool, env_problem
 
 __all__ = [
-    "RUN_FOLDER",
     "McpServerSpec",
     "McpTool",
     "address_problem",

@@ -23,9 +23,7 @@ from workflows.engine.permissions import Operation
 from workflows.permissions import deny_list
 
 from .server_spec import McpServerSpec
-
-#: Stands for the folder of the run in the arguments of a server.
-RUN_FOLDER: Final = "$RUN_FOLDER"
+from .stdio_guard import RUN_FOLDER
 
 _PROGRAMS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
@@ -38,6 +36,7 @@ _READ: Final = (
     "/etc/gitconfig", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
     "/etc/mime.types",
     "/dev/urandom", "/dev/random", "/dev/zero", "/proc/cpuinfo", "/proc/meminfo",
+    "/proc/stat", "/sys/devices/system/cpu",
 )  # fmt: skip
 _WRITE: Final = ("/dev/null",)
 
@@ -107,6 +106,8 @@ def tool_user() -> tuple[int, int] | None:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise PermissionError(f"HOLDPOINT_TOOL_USER: there is no account {name!r}") from None
+    if os.geteuid() not in (0, entry.pw_uid):
+        raise PermissionError("HOLDPOINT_TOOL_USER: only a process of root can change to it")
     return entry.pw_uid, entry.pw_gid
 
 

@@ -47,6 +47,9 @@ _HANG_UP = getattr(select, "POLLRDHUP", 0)
 #: Variable of the guard with the variables of the server, as JSON.
 ENVIRONMENT = "HOLDPOINT_TOOL_ENVIRONMENT"
 
+#: Stands for the folder of the run in the arguments of a server; its home where there is no run.
+RUN_FOLDER = "$RUN_FOLDER"
+
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
@@ -59,7 +62,6 @@ _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 def main(arguments: list[str]) -> int:
     """Run the command until it or its owner ends, then kill the rest; 127 if it cannot start."""
     confinement: dict[str, Any] = json.loads(arguments[0])
-    command = arguments[1:]
     owner, guard = os.getppid(), os.getpid()
     if os.getpgrp() != os.getpid():
         os.setsid()
@@ -69,14 +71,15 @@ def main(arguments: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     home = tempfile.mkdtemp(prefix="holdpoint-tool-")
-    user = confinement["user"]
-    if user:
-        os.chown(home, *user)
+    folder = confinement["folder"] or home
+    command = [word.replace(RUN_FOLDER, folder) for word in arguments[1:]]
+    if confinement["user"]:
+        os.chown(home, *confinement["user"])
     try:
         server = subprocess.Popen(  # noqa: S603 - that is its purpose
             command,
             close_fds=True,
-            cwd=confinement["folder"] or home,
+            cwd=folder,
             env=_environment(home),
             # The guard has one thread, so nothing can be locked between fork and exec.
             preexec_fn=lambda: _enter(confinement, home, guard),
@@ -151,7 +154,7 @@ def _confine(confinement: Mapping[str, Any], home: str, guard: int) -> None:
         os.setresuid(user[0], user[0], user[0])
     _end_with(guard)
     if confinement["confined"]:
-        seccomp.restrict_sockets(internet=bool(confinement["ports"]))
+        seccomp.restrict_thread(internet=bool(confinement["ports"]))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -131,6 +131,37 @@ print(open("inside").read())
     assert secret.read_text() == "secret"
 
 
+def test_the_folder_of_the_run_is_an_argument(run: Run, folder: Path) -> None:
+    code, args = "import sys; print(sys.argv[1], os.getcwd())", (str(OBEDIENT), "$RUN_FOLDER/x")
+    assert run(code, args=args) == f"{folder}/x {folder}"
+    argument, home = run(code, args=args, run="", folder="").split()
+    assert argument == f"{home}/x"
+
+
+def test_nothing_outside_gets_another_mode(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Landlock does not restrict changes of modes, owners and times."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    before = secret.stat()
+    run(
+        f"""
+os.chmod({str(secret)!r}, 0o777)
+os.chown({str(secret)!r}, 65534, 65534)
+os.utime({str(secret)!r}, (0, 0))
+os.setxattr({str(secret)!r}, "user.x", b"1")
+os.chmod({str(tmp_path)!r}, 0)
+"""
+    )
+    after = secret.stat()
+    for field in ("st_mode", "st_uid", "st_mtime"):
+        assert getattr(after, field) == getattr(before, field), field
+    assert os.listxattr(secret) == []
+    assert run(
+        f"import resource\nattempt(resource.prlimit, {os.getpid()}, resource.RLIMIT_CORE, (0, 0))"
+    ) == ("refused")
+
+
 @pytest.fixture
 def listener() -> Iterator[int]:
     """A TCP service of this machine; its port."""
