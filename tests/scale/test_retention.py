@@ -47,8 +47,8 @@ _MORE: Final = {
         (execution_id, kind, actor, source, outcome, detail)
         SELECT id, 'abort', 'ann', 'rest', 'refused', '' FROM workflows_execution""",
     "workflows_shaper": """
-        (execution_id, name, way, since)
-        SELECT id, 'operator', 'start', 0 FROM workflows_execution""",
+        (execution_id, user_id, way, since)
+        SELECT id, created_by_id, 'start', 0 FROM workflows_execution""",
     "reviews_notice": """
         (user_id, kind, execution_id, hold_id, actor, detail, key)
         SELECT run.created_by_id, 'opened', run.id, hold.id, '', '{}', hold.id

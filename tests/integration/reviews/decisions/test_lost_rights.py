@@ -162,7 +162,7 @@ def test_a_deactivation_meanwhile_comes_before_the_settlement(
 def _somebody_waits() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity"
-            " WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+            "SELECT EXISTS (SELECT FROM pg_locks"
+            " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
         )
         return bool(cursor.fetchone()[0])

@@ -16,7 +16,7 @@ from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo
 from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
-from tests.support.actors import actor_named, user_id
+from tests.support.actors import actor_named
 from tests.support.pages import open_page
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
@@ -108,7 +108,7 @@ def test_a_decision_that_no_longer_applies_notifies_its_decider(
     consume_journal()
     decide(hold, ann, undo_seconds=600)
     consume_journal()
-    back = WithdrawAnswer(hold=hold.pk, of=user_id("ann"))
+    back = WithdrawAnswer(hold=hold.pk, of=ann.pk)
     submit_command(
         execution_id=hold.execution_id, command=back, actor=actor_named("system"), source="time"
     )
