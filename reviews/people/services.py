@@ -27,7 +27,7 @@ from reviews.models import (
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
 from workflows.permissions import tokens
-from workflows.permissions.grants import IN_FORCE
+from workflows.permissions.grants import IN_FORCE, end_grants
 
 from .forms import AddPersonForm, PasswordForm, PersonForm
 from .rights import (
@@ -162,7 +162,7 @@ def end_access(*, actor: User, person: User) -> None:
     for each in claimed:
         broadcasts.hold_activity(each.hold.execution_id, each.hold_id)
     given = Grant.objects.filter(IN_FORCE, granted_by=person.get_username())
-    given.update(revoked_at=Now(), revoked_by=actor.get_username())
+    end_grants(given, by=actor.get_username())
     # Reviews of an absent person are theirs again when the delegate leaves.
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())
