@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
+from django.contrib.admin.widgets import AutocompleteSelectMultiple
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, Permission, User
 from django.core.exceptions import ValidationError
 from django.db.models import ManyToManyField, QuerySet
-from django.forms import ModelMultipleChoiceField
+from django.forms import ModelForm, ModelMultipleChoiceField
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
 from config.auth.sign_in_limits import unlock
 from reviews.people import rights
-from reviews.people.services import end_access
+from reviews.people.services import change_members, end_access
 from workflows.admin.filters import TimeFilter
+from workflows.executions.access import ROLES
 from workflows.models import SignInAlert
 
 if TYPE_CHECKING:
@@ -27,12 +29,16 @@ if TYPE_CHECKING:
     GroupBase = GroupAdmin
     PersonFormBase = UserChangeForm[User]
     PermissionsFieldBase = ModelMultipleChoiceField[Permission]
+    GroupFormBase = ModelForm[Group]
+    MembersField = ModelMultipleChoiceField[User]
 else:
     Base = admin.ModelAdmin
     PersonBase = UserAdmin
     GroupBase = GroupAdmin
     PersonFormBase = UserChangeForm
     PermissionsFieldBase = ModelMultipleChoiceField
+    GroupFormBase = ModelForm
+    MembersField = ModelMultipleChoiceField
 
 
 admin.site.unregister((User, Group))
@@ -59,22 +65,16 @@ class PersonForm(PersonFormBase):
         others = User.objects.exclude(pk=self.instance.pk)
         if others.filter(username__iexact=values["username"]).exists():
             raise ValidationError({"username": "Another account has this name."})
-        if values["is_superuser"] and not self.actor.is_superuser:
-            raise ValidationError("Only a superuser can make another account a superuser.")
         try:
-            rights.check_given(
-                self.actor,
-                self.instance,
-                groups=values["groups"],
-                permissions=values["user_permissions"].select_related("content_type"),
-            )
             # The admin validates and saves in one transaction.
-            rights.check_administrator_stays(
+            rights.check_account(
+                self.actor,
                 self.instance,
                 is_active=values["is_active"],
                 is_staff=values["is_staff"],
                 is_superuser=values["is_superuser"],
                 groups=values["groups"],
+                permissions=values["user_permissions"],
             )
         except rights.ChangeRefused as refused:
             raise ValidationError(str(refused)) from None
@@ -157,22 +157,88 @@ def _actor(request: HttpRequest) -> User:
     return cast("User", request.user)
 
 
+class AddGroupForm(GroupFormBase):
+    """A new group."""
+
+    actor: User
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            rights.check_group_name(name)
+        except rights.ChangeRefused as refused:
+            raise ValidationError(str(refused)) from None
+        return name
+
+
+class GroupForm(GroupFormBase):
+    """The members of a group; `actor` is the user who changes them."""
+
+    actor: User
+    members = MembersField(
+        queryset=User.objects.order_by("username"),
+        required=False,
+        widget=AutocompleteSelectMultiple(User.groups.through._meta.get_field("user"), admin.site),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["members"] = list(self.instance.user_set.all())
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse members that the actor may not add or remove."""
+        super().clean()
+        if "members" in self.cleaned_data:
+            try:
+                # The admin validates and saves in one transaction.
+                rights.check_members(self.actor, self.instance, **self.changed_members())
+            except rights.ChangeRefused as refused:
+                self.add_error("members", str(refused))
+        return self.cleaned_data
+
+    def changed_members(self) -> dict[str, list[User]]:
+        """Return the people to add and to remove."""
+        wanted = set(self.cleaned_data["members"])
+        before = set(self.instance.user_set.all())
+        return {"add": list(wanted - before), "remove": list(before - wanted)}
+
+
 @admin.register(Group)
 class PeopleGroupAdmin(GroupBase):
-    """Groups and their permissions."""
+    """Groups and their members."""
 
-    empty_text = gettext_lazy(
-        "A group gives its members permissions and reviews: add one, and choose it in the "
-        "accounts of its members."
-    )
+    empty_text = gettext_lazy("A group gives its members reviews: add one, and choose its members.")
     filter_horizontal = ()
 
-    def formfield_for_manytomany(
-        self, db_field: ManyToManyField[Any, Any], request: HttpRequest | None = None, **kwargs: Any
+    def get_fields(self, request: HttpRequest, obj: Group | None = None) -> tuple[str, ...]:
+        return ("name", "members") if obj else ("name",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        """Roles, policies and settings name the group, so its name stays."""
+        return ("name",) if obj else ()
+
+    def get_form(
+        self,
+        request: HttpRequest,
+        obj: Group | None = None,
+        change: bool = False,  # noqa: FBT001, FBT002 - Django's
+        **kwargs: Any,
     ) -> Any:
-        if db_field.name == "permissions":
-            kwargs["form_class"] = PermissionsField
-        return super().formfield_for_manytomany(db_field, request, **kwargs)
+        """Pass the user to the form, which checks what they may give."""
+        kwargs["form"] = GroupForm if obj else AddGroupForm
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.actor = request.user
+        return form
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
+        super().save_related(request, form, formsets, change)
+        if change:
+            changed = form.changed_members()
+            change_members(actor=_actor(request), group=form.instance, **changed)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        allowed = super().has_delete_permission(request, obj)
+        return allowed and (obj is None or obj.name not in ROLES)
 
 
 @admin.register(SignInAlert)

@@ -6,14 +6,19 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from django.contrib.admin.models import ADDITION, CHANGE
 from django.contrib.auth import get_user_model
+from django.core.mail import send_mail
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.urls import reverse
 from django.utils import timezone
 
+from reviews.components.admin_rights import log
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
+from reviews.notifications import notice_text
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions import access
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 MAX_DAYS = 366
+#: Forms send minutes, so that an absence from now on begins in the past.
+_FORM_PRECISION = timedelta(minutes=1)
 
 
 def set_absence(
@@ -30,6 +37,7 @@ def set_absence(
 ) -> Absence:
     """Let `delegate` decide for `user` from `begins_at` until `ends_at`.
 
+    An absence that an admin sets for another person is logged, and the person gets an e-mail.
     Raises NotAllowed unless the actor is the user or an admin, and ReviewInvalid for a delegate or
     times that cannot be used.
     """
@@ -38,23 +46,47 @@ def set_absence(
         # Two absences of these people are checked one after the other.
         ids = sorted({user.pk, *([delegate.pk] if delegate else [])})
         list(get_user_model().objects.select_for_update().filter(pk__in=ids).order_by("pk"))
-        problems = absence_problems(user, delegate, begins_at, ends_at)
+        problems = absence_problems(actor, user, delegate, begins_at, ends_at)
         if problems or delegate is None:
             raise ReviewInvalid(problems)
-        return Absence.objects.create(
+        absence = Absence.objects.create(
             user=user,
             delegate=delegate,
             begins_at=begins_at,
             ends_at=ends_at,
             created_by=actor.get_username(),
         )
+        if actor.pk != user.pk:
+            log(actor, absence, ADDITION, _summary(absence))
+            transaction.on_commit(lambda: _mail(absence), robust=True)
+        return absence
+
+
+def _summary(absence: Absence) -> str:
+    """`dana decides for ron from 2026-05-04 08:00 UTC until …; set by boss.`"""
+    begins, ends = (f"{each:%Y-%m-%d %H:%M %Z}" for each in (absence.begins_at, absence.ends_at))
+    return (
+        f"{absence.delegate} decides for {absence.user} from {begins} until {ends};"
+        f" set by {absence.created_by}."
+    )
+
+
+def _mail(absence: Absence) -> None:
+    """Tell the absent person, who may end the absence."""
+    if absence.user.email:
+        url = notice_text.absolute_url(reverse("reviews:absences"))
+        body = f"{_summary(absence)}\n\nEnd it here if it is wrong: {url}\n"
+        send_mail("[Holdpoint] Your absence", body, None, [absence.user.email])
 
 
 def end_absence(*, actor: User, absence: Absence) -> bool:
     """End or cancel an absence now; False if it has ended.  Raises NotAllowed."""
     _check_actor(actor, absence.user)
     rows = Absence.objects.ahead().filter(pk=absence.pk)
-    return bool(rows.update(cancelled_at=Now(), cancelled_by=actor.get_username()))
+    ended = bool(rows.update(cancelled_at=Now(), cancelled_by=actor.get_username()))
+    if ended and actor.pk != absence.user_id:
+        log(actor, absence, CHANGE, f"Ended. {_summary(absence)}")
+    return ended
 
 
 def _check_actor(actor: User, user: User) -> None:
@@ -63,13 +95,19 @@ def _check_actor(actor: User, user: User) -> None:
 
 
 def absence_problems(
-    user: User, delegate: User | None, begins_at: datetime, ends_at: datetime
+    actor: User, user: User, delegate: User | None, begins_at: datetime, ends_at: datetime
 ) -> list[FieldError]:
-    """Return why this absence cannot be set; empty if it can."""
+    """Return why the actor cannot set this absence; empty if they can."""
     problems = []
+    is_others = actor.pk != user.pk
     reason = _delegate_problem(user, delegate)
+    if is_others and delegate is not None and delegate.pk == actor.pk:
+        reason = "must be another person than you: only the absent person can choose you"
     if reason:
         problems.append(FieldError("delegate", reason))
+    if is_others and begins_at < timezone.now() - _FORM_PRECISION:
+        message = "must not be in the past: only people themselves enter past absences"
+        problems.append(FieldError("begins_at", message))
     if ends_at <= begins_at:
         problems.append(FieldError("ends_at", "must be after the beginning"))
     elif ends_at <= timezone.now():

@@ -58,7 +58,7 @@ class AbsenceForm(forms.Form):
         if {"begins_at", "ends_at", "delegate"} <= values.keys():
             people = get_user_model().objects.filter(username=values["delegate"])
             values["delegate"] = people.first()
-            for each in absence_problems(self.user, **values):
+            for each in absence_problems(self.user, self.user, **values):
                 self.add_error(each.path, sentence(each.message))
         return values
 

@@ -28,7 +28,9 @@ else:
 
 
 class AbsenceForm(BaseForm):
-    """An absence with the checks of the desk's page."""
+    """An absence with the checks of the desk's page; `actor` is the user who sets it."""
+
+    actor: User
 
     class Meta:
         model = Absence
@@ -46,7 +48,7 @@ class AbsenceForm(BaseForm):
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
         if set(self.Meta.fields) <= values.keys():
-            for each in absence_problems(**values):
+            for each in absence_problems(self.actor, **values):
                 self.add_error(each.path, sentence(each.message))
         return values
 
@@ -91,6 +93,14 @@ class AbsenceAdmin(Base):
     def has_end_permission(self, request: HttpRequest) -> bool:
         """The permission to change absences allows ending them."""
         return super().has_change_permission(request)
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.actor = request.user
+        return form
+
+    def log_addition(self, request: HttpRequest, obj: Absence, message: Any) -> None:
+        """Add no entry: the service logs the absence with its people and times."""
 
     def save_model(self, request: HttpRequest, obj: Absence, form: Any, change: Any) -> None:
         obj.pk = set_absence(actor=cast("User", request.user), **form.cleaned_data).pk

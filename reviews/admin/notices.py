@@ -113,7 +113,7 @@ class ChatHookAdmin(DeletedWithMessages, HookBase):
     readonly_fields = ("last_success_at", "last_failure_at", "last_error")
     actions = ("send_test",)
 
-    @admin.action(description=gettext_lazy("Send a test message"))
+    @admin.action(description=gettext_lazy("Send a test message"), permissions=["change"])
     def send_test(self, request: HttpRequest, queryset: QuerySet[ChatHook]) -> None:
         """Post to each selected chat and report the result."""
         for hook in queryset[:20]:

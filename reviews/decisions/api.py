@@ -47,7 +47,14 @@ from workflows.common.decision_formats import (
 from workflows.engine.commands import MAX_UNDO_SECONDS
 from workflows.engine.plan_validation import Problem
 from workflows.engine.policy import TriggerPhase
-from workflows.engine.standing_terms import MAX_HOURS, Rule, StandingTerms, parse_rule
+from workflows.engine.standing_terms import (
+    MAX_HOURS,
+    MAX_USES,
+    USES,
+    Rule,
+    StandingTerms,
+    parse_rule,
+)
 from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold
@@ -73,7 +80,10 @@ _MAX_BIGINT = 2**63 - 1
             {"type": "string", "enum": ["exact", "any"]},
             {
                 "type": "object",
-                "properties": {"up_to": {"type": "number", "minimum": 0}},
+                "properties": {
+                    "up_to": {"type": "number", "minimum": 0},
+                    "in_all": {"type": "number", "minimum": 0, "nullable": True},
+                },
                 "required": ["up_to"],
                 "additionalProperties": False,
             },
@@ -81,10 +91,11 @@ _MAX_BIGINT = 2**63 - 1
     }
 )
 class RuleField(serializers.Field):  # type: ignore[type-arg]
-    """`"exact"`, `"any"`, or `{"up_to": 500}`."""
+    """`"exact"`, `"any"`, or `{"up_to": 500, "in_all": 2000}`."""
 
     default_error_messages = {
-        "invalid": 'must be "exact", "any" or an object with up_to, a number from 0'
+        "invalid": 'must be "exact", "any" or an object with up_to and, if you like, in_all:'
+        " numbers from 0"
     }
 
     def to_internal_value(self, data: Any) -> Rule:
@@ -101,6 +112,7 @@ class StandingSerializer(StrictSerializer):
     """The terms of a standing answer; an argument without a rule has to be exactly the same."""
 
     seconds = serializers.FloatField(min_value=1, max_value=MAX_HOURS * 3600)
+    max_uses = serializers.IntegerField(min_value=1, max_value=MAX_USES, default=USES)
     arguments = serializers.DictField(child=RuleField(), required=False)
 
 

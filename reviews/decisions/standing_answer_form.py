@@ -18,6 +18,8 @@ from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import BoundedJSONError, canonical, parse
 from workflows.engine.standing_terms import (
     MAX_HOURS,
+    MAX_USES,
+    USES,
     Rule,
     StandingTerms,
     UpTo,
@@ -38,12 +40,14 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StandingChoice:
-    """What was chosen in a submitted form: the kind and the limit of each argument by its name."""
+    """What was chosen in a submitted form: kind, limit and sum of each argument by its name."""
 
     given: bool = False
     hours: int = 0
+    uses: str = str(USES)
     kinds: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    sums: Mapping[str, str] = field(default_factory=dict)
 
     def terms(self) -> tuple[StandingTerms | None, tuple[FieldError, ...]]:
         """Return the terms, or the errors of the fields; None without a standing answer."""
@@ -53,26 +57,31 @@ class StandingChoice:
             return None, (FieldError("standing.seconds", "choose for how long"),)
         rules: dict[str, Rule] = {}
         errors = []
+        uses = parse_natural_number(self.uses) or 0
+        if not 0 < uses <= MAX_USES:
+            errors.append(FieldError("standing.max_uses", f"enter a number from 1 to {MAX_USES}"))
         for name, kind in self.kinds.items():
             try:
-                rules[name] = _rule(kind, self.limits.get(name, ""))
+                rules[name] = _rule(kind, self.limits.get(name, ""), self.sums.get(name, ""))
             except ValueError:
                 path = f"standing.arguments.{name}"
                 errors.append(FieldError(path, "enter a number from 0"))
         if errors:
             return None, tuple(errors)
-        return StandingTerms(seconds=self.hours * 3600, arguments=rules), ()
+        terms = StandingTerms(seconds=self.hours * 3600, max_uses=uses, arguments=rules)
+        return terms, ()
 
 
 #: No standing answer.
 NOT_GIVEN = StandingChoice()
 
 
-def _rule(kind: str, limit: str) -> Rule:
+def _rule(kind: str, limit: str, in_all: str) -> Rule:
     if kind != "up_to":
         return "any" if kind == "any" else "exact"
     try:
-        return parse_rule({"up_to": parse(limit)})
+        total = {"in_all": parse(in_all)} if in_all else {}
+        return parse_rule({"up_to": parse(limit), **total})
     except BoundedJSONError as error:
         raise ValueError(limit) from error
 
@@ -81,14 +90,16 @@ def parse_standing_choice(posted: Mapping[str, str], payload: Any) -> StandingCh
     """Parse the submitted form; the fields of an argument are numbered by its place."""
     if posted.get("standing") != "yes" or not isinstance(payload, dict):
         return NOT_GIVEN
-    kinds, limits = {}, {}
+    kinds, limits, sums = {}, {}, {}
     for number, name in enumerate(payload):
         kind = posted.get(f"standing_kind_{number}", "exact")
         if kind in ("any", "up_to"):
             kinds[name] = kind
         limits[name] = posted.get(f"standing_limit_{number}", "").strip()
+        sums[name] = posted.get(f"standing_sum_{number}", "").strip()
+    uses = posted.get("standing_uses", str(USES)).strip()
     hours = parse_natural_number(posted.get("standing_hours", "")) or 0
-    return StandingChoice(given=True, hours=hours, kinds=kinds, limits=limits)
+    return StandingChoice(given=True, hours=hours, uses=uses, kinds=kinds, limits=limits, sums=sums)
 
 
 def standing_context(
@@ -112,6 +123,9 @@ def standing_context(
         "title": _("Also approve similar actions of %(agent)s") % {"agent": _agent(agent)},
         "given": choice.given,
         "times": tuple(_times(offer.max_hours, choice.hours)),
+        "uses": choice.uses,
+        "max_uses": MAX_USES,
+        "uses_error": messages.get("standing.max_uses", ""),
         "arguments": tuple(
             _argument(number, name, value, choice, messages)
             for number, (name, value) in enumerate(hold.payload.items())
@@ -162,6 +176,7 @@ def _argument(
         ),
         "takes_limit": takes_limit,
         "limit": choice.limits.get(name) or (value if takes_limit else ""),
+        "sum": choice.sums.get(name, ""),
         "error": messages.get(f"standing.arguments.{name}", ""),
     }
 
@@ -176,7 +191,8 @@ def _given(hold: Hold) -> dict[str, Any] | None:
     return {
         "grant": {
             "words": arguments_words(grant),
-            "used": counted(grant.uses, "time"),
+            "used": _("%(uses)s of at most %(max)s")
+            % {"uses": counted(grant.uses, "time"), "max": grant.max_uses or USES},
             "in_force": is_in_force(grant),
             "revoked_by": grant.revoked_by,
             "revoked_at": grant.revoked_at,
@@ -197,9 +213,14 @@ def arguments_words(grant: Grant) -> str:
     for name, stored in (grant.arguments or {}).items():
         rule = parse_rule(stored)
         if isinstance(rule, UpTo):
-            words.append(
-                _("%(name)s up to %(limit)s") % {"name": name, "limit": canonical(rule.up_to)}
-            )
+            params = {"name": name, "limit": canonical(rule.up_to)}
+            text = _("%(name)s up to %(limit)s") % params
+            if rule.in_all is not None:
+                text = _("%(rule)s and %(total)s in all") % {
+                    "rule": text,
+                    "total": canonical(rule.in_all),
+                }
+            words.append(text)
         elif rule == "any":
             words.append(_("any %(name)s") % {"name": name})
     if not words:

@@ -100,7 +100,7 @@ class NotificationsView(ListAPIView[Notice]):
 class NotificationsReadView(APIView):
     """Mark the caller's notices as read."""
 
-    permission_classes = [HasScope("read")]
+    permission_classes = [HasScope("run")]
 
     @extend_schema(
         operation_id="notifications_read",
@@ -118,7 +118,7 @@ class NotificationsReadView(APIView):
 class NotificationPreferencesView(APIView):
     """The caller's notification settings."""
 
-    permission_classes = [HasScope("read")]
+    permission_classes = [HasScope("run")]
 
     @extend_schema(
         operation_id="notifications_preferences",

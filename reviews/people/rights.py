@@ -1,8 +1,13 @@
-"""Which accounts a user may change and what they may give, on the desk and in the admin."""
+"""Which accounts and groups a user may change, and what they may give.
+
+The pages of the desk, the admin and SCIM check these rules, through `people/services.py` where
+they change something.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
@@ -11,7 +16,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from workflows.executions.access import ADMIN, ROLES, groups_of, roles_of
+from workflows.executions.access import ADMIN, AUDITOR, ROLES, groups_of, roles_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -40,36 +45,97 @@ def check_may_manage(actor: User, person: User) -> None:
         raise PermissionDenied(_("Only an administrator may change this account."))
 
 
-def check_given(
-    actor: User,
-    person: User | None,
-    *,
-    groups: Iterable[Group],
-    permissions: Iterable[Permission] = (),
-) -> None:
-    """Raise ChangeRefused for new groups or permissions that the user lacks; superusers may.
+def check_group_name(name: str) -> None:
+    """Raise ChangeRefused for the name of a new group that reads like the name of another one."""
+    plain = _plain(name)
+    taken = {_plain(each) for each in Group.objects.values_list("name", flat=True)}
+    if plain in taken or plain in ROLES:
+        text = _("There is a group with this name, or one that reads the same: %(name)s.")
+        raise ChangeRefused(text % {"name": name})
 
-    `person` is None for a new account.
+
+def _plain(name: str) -> str:
+    """Return the name without the differences that people do not see."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def check_account(
+    actor: User,
+    person: User,
+    *,
+    is_active: bool,
+    is_staff: bool,
+    is_superuser: bool,
+    groups: Iterable[Group],
+    permissions: Iterable[Permission] | None = None,
+) -> None:
+    """Check new values of an account; None leaves the permissions as they are.
+
+    Call it in the transaction of the change: it locks the account and those of all administrators.
+    Raises PermissionDenied for an account that the user may not change, and ChangeRefused for
+    values that give more than the user has or leave no administrator.
+    """
+    check_may_manage(actor, person)
+    groups = list(groups)
+    check_administrator_stays(
+        person, is_active=is_active, is_staff=is_staff, is_superuser=is_superuser, groups=groups
+    )
+    if is_superuser and not actor.is_superuser:
+        raise ChangeRefused(_("Only a superuser can make another account a superuser."))
+    check_groups(actor, groups=groups, before=person.groups.all())
+    if permissions is not None:
+        check_permissions(actor, permissions=permissions, before=person.user_permissions.all())
+
+
+def check_members(
+    actor: User, group: Group, *, add: Collection[User], remove: Collection[User]
+) -> None:
+    """Check a change of the members of a group, as `check_account` does for each of them."""
+    lock_accounts([*add, *remove])
+    for person in (*add, *remove):
+        groups = set(person.groups.all()) - {group}
+        check_account(
+            actor,
+            person,
+            is_active=person.is_active,
+            is_staff=person.is_staff,
+            is_superuser=person.is_superuser,
+            groups=groups | {group} if person in add else groups,
+        )
+
+
+def check_groups(actor: User, *, groups: Iterable[Group], before: Iterable[Group] = ()) -> None:
+    """Raise ChangeRefused if a person may not get these groups, or lose the others of `before`.
+
+    Superusers give every group.  Admins give the groups whose permissions they have, others only
+    the groups in which they are themselves.  Nobody but an admin ends the limits of an auditor.
     """
     if actor.is_superuser:
         return
-    old_groups = set(person.groups.all()) if person is not None else set()
-    old_permissions = set(person.user_permissions.all()) if person is not None else set()
-    own = actor.get_all_permissions()
-    roles = roles_of(actor)
-    for group in sorted(set(groups) - old_groups, key=lambda each: each.name):
-        # A role has rights by its name too.
-        is_above = group.name in ROLES and not roles & {group.name, ADMIN}
-        rows = group.permissions.select_related("content_type")
-        if is_above or not _names(rows) <= own:
-            text = _("You cannot add the group %(name)s: it has permissions that you do not have.")
+    roles, own = roles_of(actor), actor.get_all_permissions()
+    for group in sorted(set(groups) - set(before), key=lambda group: group.name):
+        has_group = group.name in roles or ADMIN in roles
+        if not has_group or not _names(group.permissions.all()) <= own:
+            text = _("You cannot add the group %(name)s: it gives rights that you do not have.")
             raise ChangeRefused(text % {"name": group.name})
-    if not _names(set(permissions) - old_permissions) <= own:
+    removed = {group.name for group in set(before) - set(groups)}
+    if AUDITOR in removed and ADMIN not in roles:
+        raise ChangeRefused(_("Only an administrator can remove the group auditor."))
+
+
+def check_permissions(
+    actor: User, *, permissions: Iterable[Permission], before: Iterable[Permission] = ()
+) -> None:
+    """Raise ChangeRefused for new permissions that the user lacks; superusers have all."""
+    new = set(permissions) - set(before)
+    if not actor.is_superuser and not _names(new) <= actor.get_all_permissions():
         raise ChangeRefused(_("You cannot give permissions that you do not have."))
 
 
 def _names(permissions: Iterable[Permission]) -> set[str]:
-    return {f"{each.content_type.app_label}.{each.codename}" for each in permissions}
+    rows = Permission.objects.filter(pk__in=[each.pk for each in permissions])
+    names = rows.values_list("content_type__app_label", "codename")
+    return {f"{app}.{codename}" for app, codename in names}
 
 
 def check_administrator_stays(
@@ -78,11 +144,10 @@ def check_administrator_stays(
     """Raise ChangeRefused if these values leave no administrator who can sign in to the admin.
 
     The last superuser stays one; without superusers, the last member of the role admin does. Call
-    it in the transaction of the change: it locks the accounts of all administrators, so that two
-    of them cannot remove each other at the same time.
+    it in the transaction of the change: it locks the account and those of all administrators, so
+    that two of them cannot remove each other at the same time.
     """
-    # All in one order: two changes wait for each other instead of ending in a deadlock.
-    list(_administrators().order_by("pk").select_for_update().values_list("pk", flat=True))
+    lock_accounts([person])
     # Read again: a change that the lock waited for may have removed groups.
     others = _administrators().exclude(pk=person.pk)
     before = _administrators().filter(pk=person.pk).values_list("is_superuser", flat=True).first()
@@ -95,6 +160,14 @@ def check_administrator_stays(
         raise ChangeRefused(
             _("This is the last administrator. Make another account an administrator first.")
         )
+
+
+def lock_accounts(people: Iterable[User]) -> None:
+    """Lock these accounts and those of all administrators until the transaction ends."""
+    wanted = Q(pk__in=[each.pk for each in people]) | Q(pk__in=_administrators().values("pk"))
+    # All in one order: two changes wait for each other instead of ending in a deadlock.
+    rows = get_user_model().objects.filter(wanted).order_by("pk").select_for_update()
+    list(rows.values_list("pk", flat=True))
 
 
 def is_administrator(person: User) -> bool:

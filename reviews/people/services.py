@@ -1,11 +1,13 @@
-"""Add and change accounts. Each change is logged in the log of the admin, by field."""
+"""Add and change accounts and groups. Each change is logged in the log of the admin, by field."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from django.contrib.admin.models import CHANGE
+from django.contrib.admin.models import ADDITION, CHANGE
 from django.contrib.auth import SESSION_KEY, get_user_model
+from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
 from django.db import IntegrityError, transaction
 from django.db.models import Q
@@ -24,14 +26,17 @@ from reviews.models import (
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
 from workflows.permissions import tokens
-from workflows.permissions.grants import IN_FORCE
+from workflows.permissions.grants import IN_FORCE, end_grants
 
 from .forms import AddPersonForm, PasswordForm, PersonForm
 from .rights import (
     ChangeRefused,
+    check_account,
     check_administrator_stays,
-    check_given,
+    check_group_name,
+    check_groups,
     check_may_manage,
+    check_members,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +52,7 @@ class OwnAccount(ChangeRefused):
 
 def add_person(*, actor: User, form: AddPersonForm) -> User:
     """Create the account of a valid form; raises ChangeRefused."""
-    check_given(actor, None, groups=form.cleaned_data["groups"])
+    check_groups(actor, groups=form.cleaned_data["groups"])
     try:
         with transaction.atomic():
             person: User = form.save()
@@ -67,15 +72,14 @@ def change_person(*, actor: User, form: PersonForm) -> None:
     check_may_manage(actor, person)
     if not form.changed_data:
         return
-    groups = form.cleaned_data["groups"]
-    check_given(actor, person, groups=groups)
     with transaction.atomic():
-        check_administrator_stays(
+        check_account(
+            actor,
             person,
             is_active=person.is_active,
             is_staff=form.cleaned_data["is_staff"],
             is_superuser=person.is_superuser,
-            groups=groups,
+            groups=form.cleaned_data["groups"],
         )
         log_change(actor, form.save(), form)
 
@@ -110,6 +114,34 @@ def set_active(*, actor: User, person: User, active: bool) -> None:
             log(actor, person, CHANGE, [{"changed": {"fields": ["Active"]}}])
 
 
+def add_group(*, actor: User, name: str) -> Group:
+    """Create a group, without members and permissions; raises ChangeRefused."""
+    check_group_name(name)
+    try:
+        with transaction.atomic():
+            group = Group.objects.create(name=name)
+    except IntegrityError:
+        # Another request has stored the name since it was checked.
+        raise ChangeRefused(_("There is a group with this name.")) from None
+    log(actor, group, ADDITION, [{"added": {}}])
+    return group
+
+
+def change_members(
+    *, actor: User, group: Group, add: Iterable[User] = (), remove: Iterable[User] = ()
+) -> None:
+    """Add people to a group and remove people from it, with one log entry for each.
+
+    Call it in a transaction.  Raises PermissionDenied and ChangeRefused.
+    """
+    add, remove = list(add), list(remove)
+    check_members(actor, group, add=add, remove=remove)
+    group.user_set.add(*add)
+    group.user_set.remove(*remove)
+    for person in (*add, *remove):
+        log(actor, person, CHANGE, [{"changed": {"fields": ["Groups"]}}])
+
+
 def end_access(*, actor: User, person: User) -> None:
     """End everything by which an account acts, in the transaction that deactivates it.
 
@@ -129,7 +161,7 @@ def end_access(*, actor: User, person: User) -> None:
     for each in claimed:
         broadcasts.hold_activity(each.hold.execution_id, each.hold_id)
     given = Grant.objects.filter(IN_FORCE, granted_by_id=person.pk)
-    given.update(revoked_at=Now(), revoked_by=actor.get_username())
+    end_grants(given, by=actor.get_username())
     # Reviews of an absent person are theirs again when the delegate leaves.
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())

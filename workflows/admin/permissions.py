@@ -107,7 +107,7 @@ class GrantAdmin(ReadOnly):
     fields = (
         "allowed", "scope", "execution", "hold", "task_id", "workflow", "capability", "subject",
         "permissions", "arguments", "granted_by", "reason", "granted_at", "expires_at", "uses",
-        "last_used_at", "revoked_at", "revoked_by",
+        "max_uses", "sums", "last_used_at", "revoked_at", "revoked_by",
     )  # fmt: skip
     readonly_fields = ("allowed", "reason")
 

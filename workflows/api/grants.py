@@ -49,6 +49,12 @@ class GrantSerializer(GrantModel):
         allow_null=True,
         help_text="The arguments of a standing answer that may differ from the approved ones.",
     )
+    max_uses = serializers.IntegerField(
+        allow_null=True, help_text="How many actions a standing answer covers."
+    )
+    sums = serializers.DictField(
+        help_text="The sums so far of the arguments that a standing answer limits with `in_all`."
+    )
     revoked_by = serializers.SerializerMethodField()
     why = serializers.CharField(source="shown_why", help_text="Secrets in it are masked.")
 
@@ -57,7 +63,8 @@ class GrantSerializer(GrantModel):
         fields = (
             "id", "scope", "execution_id", "node_id", "hold_id", "workflow", "capability",
             "operation", "resource", "permissions", "agent", "arguments", "granted_by", "why",
-            "granted_at", "expires_at", "uses", "last_used_at", "revoked_at", "revoked_by",
+            "granted_at", "expires_at", "uses", "max_uses", "sums", "last_used_at", "revoked_at",
+            "revoked_by",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -12,12 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from workflows.common.schemas import FieldError
 from workflows.engine.dag import ExternalActionTask
 from workflows.engine.reasons import Reason
 from workflows.engine.standing_terms import (
+    USES,
     Rule,
     StandingTerms,
     StandingUse,
@@ -25,6 +26,7 @@ from workflows.engine.standing_terms import (
     covers,
     is_number,
     parse_rule,
+    sums_after,
 )
 from workflows.engine.status import TaskStatus
 from workflows.executions import access
@@ -125,22 +127,30 @@ def use_standing_answer(
         execution__approval__token=credential.token_id,
         execution__approval__agent=agent,
         execution__approval__risk__in=RISKS[RISKS.index(task.risk) :],
+        # Answers of an earlier release have no number of their own.
+        uses__lt=Coalesce("max_uses", USES),
     )
+    # The lock orders uses, so that none of them exceeds the number or a sum.
     for grant in known.select_for_update(of=("self",)).order_by("pk"):
-        if _covers(grant, task) and _may_still_approve(grant, actor, task):
-            Grant.objects.filter(pk=grant.pk).update(uses=F("uses") + 1, last_used_at=Now())
+        sums = _sums_after(grant, task)
+        if sums is not None and _may_still_approve(grant, actor, task):
+            rows = Grant.objects.filter(pk=grant.pk)
+            rows.update(uses=F("uses") + 1, sums=sums, last_used_at=Now())
             end = grant.expires_at.isoformat() if grant.expires_at else ""
             return StandingUse(grant=str(grant.pk), given_by=grant.granted_by, expires_at=end)
     return None
 
 
-def _covers(grant: Grant, task: ExternalActionTask) -> bool:
+def _sums_after(grant: Grant, task: ExternalActionTask) -> dict[str, str] | None:
+    """Return the sums of the grant after this action; None if it does not cover the action."""
     rules = {name: parse_rule(rule) for name, rule in (grant.arguments or {}).items()}
     done = TaskAttempt.objects.filter(
         execution=grant.execution_id, settled=True, status=TaskStatus.SUCCEEDED.value
     )
     approved = done.order_by("-attempt").values_list("inputs", flat=True).first()
-    return isinstance(approved, dict) and covers(rules, approved, task.arguments)
+    if not isinstance(approved, dict) or not covers(rules, approved, task.arguments):
+        return None
+    return sums_after(rules, grant.sums, task.arguments)
 
 
 def _may_still_approve(grant: Grant, actor: User, task: ExternalActionTask) -> bool:

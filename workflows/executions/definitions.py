@@ -21,7 +21,14 @@ from workflows.models import Workflow, WorkflowVersion
 from workflows.planning.planner import suggest
 
 from . import access
-from .validation import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
+from .validation import (
+    InvalidRequest,
+    PolicyFloor,
+    check_groups,
+    check_plan,
+    check_policy,
+    group_warnings,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -165,8 +172,9 @@ def save_workflow(
     """Create a workflow from `fields`, or change the fields of the given one.
 
     A changed definition is stored as the next version, with `comment`.  Running executions keep
-    the plan they started with.  Raises InvalidRequest with paths, and WorkflowChanged if `seen` is
-    not the `seen_mark` of the workflow any more.
+    the plan they started with.  Raises InvalidRequest with paths, also for a policy that is looser
+    than before without the right to loosen, and WorkflowChanged if `seen` is not the `seen_mark` of
+    the workflow any more.
     """
     problems = definition_problems(fields, actor=actor)
     if problems:
@@ -176,6 +184,8 @@ def save_workflow(
         with transaction.atomic():
             if workflow is not None and seen is not None:
                 row = lock_unchanged(workflow.pk, seen)
+            if "policy" in fields:
+                _check_loosening(actor, workflow, fields["policy"])
             for name, value in fields.items():
                 setattr(row, name, value)
             row.save()
@@ -184,6 +194,18 @@ def save_workflow(
         problem = Problem("name", "unique", f"there is a workflow {row.name!r} already")
         raise InvalidRequest((problem,)) from error
     return row
+
+
+def _check_loosening(actor: User, workflow: Workflow | None, policy: Mapping[str, Any]) -> None:
+    """Refuse a policy that the actor could not set at the start of a run.
+
+    A new workflow is compared with the policy of the installation, as an ad-hoc plan is.
+    """
+    if access.may_loosen(actor):
+        return
+    stored = workflow and Workflow.objects.select_for_update().get(pk=workflow.pk)
+    floor = PolicyFloor.of(stored)
+    floor.check(floor.changes(check_policy(policy)), actor)
 
 
 def seen_mark(workflow: Workflow) -> str:

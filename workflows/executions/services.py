@@ -130,11 +130,15 @@ def start_execution(
     _check_token_limit(actor, workflow)
     values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
     check_inputs(workflow, values)
-    valid_plan = check_plan(workflow.plan) if workflow else check_plan(plan, chosen_by=actor)
     floor = PolicyFloor.of(workflow)
+    if workflow is not None:
+        valid_plan = check_plan(workflow.plan)
+    else:
+        valid_plan = check_plan(plan, chosen_by=actor, reviewers=floor.reviewers_for(actor))
     effective = floor.overridden_by(dict(policy or {}))
     changes = floor.changes(effective)
     floor.check(changes, actor)
+    floor.check_escalation(valid_plan, effective, actor)
     check_groups(plan=valid_plan, policy=effective)
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
@@ -226,7 +230,7 @@ def fork_execution(
     floor.check(changes, actor)
     revision = journal_writer.load_revision(execution.pk, checkpoint.revision)
     begun = frozenset(name for layer in revision.layers[: checkpoint.layer + 1] for name in layer)
-    plan = recheck_plan(revision.plan, begun)
+    plan = recheck_plan(revision.plan, begun, floor.reviewers_for(actor))
     starter = _username(execution.created_by)
     with transaction.atomic():
         # Retention erases no run while this lock is held, and then not while the fork has data.
@@ -307,7 +311,9 @@ def _checked(execution_id: int, command: Any, actor: Actor) -> Any:
     """Validate tasks and arguments of a command against the catalogue."""
     try:
         if isinstance(command, InjectTask):
-            task = check_task(command.task, _roles_of(actor))
+            workflow = Workflow.objects.filter(executions=execution_id).first()
+            reviewers = PolicyFloor.of(workflow).reviewers
+            task = check_task(command.task, _roles_of(actor), reviewers)
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)

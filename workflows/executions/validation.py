@@ -16,7 +16,12 @@ from workflows.calendars.services import calendar_names
 from workflows.common.schemas import schema_errors
 from workflows.engine.dag import Plan
 from workflows.engine.permissions import NAMED
-from workflows.engine.plan_validation import PlanInvalid, Problem, validation_problems
+from workflows.engine.plan_validation import (
+    PlanInvalid,
+    Problem,
+    parse_plan,
+    validation_problems,
+)
 from workflows.engine.policy import Policy
 from workflows.engine.policy_floor import Change
 from workflows.engine.policy_floor import changes as policy_changes
@@ -27,6 +32,8 @@ from workflows.planning.catalogue_validation import (
     above_ceiling,
     checked_plan,
     checked_task,
+    other_reviewers,
+    required_reviews,
 )
 from workflows.planning.planner import tool_schemas, with_required_reviews
 from workflows.tools import registry
@@ -49,14 +56,19 @@ class InvalidRequest(Exception):
 # --- plans and tasks ----------------------------------------------------------------------------
 
 
-def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
+def check_plan(
+    data: Any, *, chosen_by: User | None = None, reviewers: Collection[str] | None = None
+) -> Plan:
     """Validate a plan against the catalogue of tools and capabilities.
 
-    The permission sets that the plan chooses must lie below a ceiling of `chosen_by`, if given.
-    Raises InvalidRequest; its paths start with "plan".
+    The permission sets that the plan chooses must lie below a ceiling of `chosen_by`, if given, and
+    the reviews that the catalogue requires must be for `reviewers`, if given.  Raises
+    InvalidRequest; its paths start with "plan".
     """
     try:
-        plan = checked_plan(data, tool_schemas, capabilities.known, registry.confines)
+        plan = checked_plan(
+            data, tool_schemas, capabilities.known, registry.confines, reviewers=reviewers
+        )
     except PlanInvalid as invalid:
         raise InvalidRequest(_prefixed("plan", invalid.problems)) from invalid
     if chosen_by is not None:
@@ -67,25 +79,29 @@ def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
     return plan
 
 
-def recheck_plan(plan: Plan, begun: Collection[str]) -> Plan:
+def recheck_plan(
+    plan: Plan, begun: Collection[str], reviewers: Collection[str] | None = None
+) -> Plan:
     """Return the plan of a fork with the reviews that the catalogue requires now.
 
     Tasks in `begun` stay as they are.  Raises InvalidRequest if a task has a looser review than the
     catalogue allows; its paths start with "plan".
     """
     try:
-        return with_required_reviews(plan, begun)
+        return with_required_reviews(plan, begun, reviewers)
     except PlanInvalid as invalid:
         raise InvalidRequest(_prefixed("plan", invalid.problems)) from invalid
 
 
-def check_task(data: Any, roles: Collection[str]) -> Any:
+def check_task(data: Any, roles: Collection[str], reviewers: Collection[str]) -> Any:
     """Validate a task that a user with these roles adds to a plan.
 
-    Raises InvalidRequest, and PlanInvalid for problems with the task itself; paths start with
-    "task".
+    A review that the catalogue requires must be for `reviewers`.  Raises InvalidRequest, and
+    PlanInvalid for problems with the task itself; paths start with "task".
     """
-    task = checked_task(data, tool_schemas, capabilities.known, "task", registry.confines)
+    task = checked_task(
+        data, tool_schemas, capabilities.known, "task", registry.confines, reviewers
+    )
     problems = _above_ceiling([("task", task)], roles)
     if problems:
         raise InvalidRequest(problems)
@@ -247,6 +263,17 @@ def _checked_policy(written: Mapping[str, Any], make: Callable[[], Policy]) -> P
     return policy
 
 
+def _groups_of_plan(plan: Mapping[str, Any]) -> frozenset[str]:
+    """Return the groups that the reviews of a stored plan name."""
+    try:
+        tasks = parse_plan(plan).tasks
+    except PlanInvalid:
+        return frozenset()
+    return frozenset(
+        name for each in tasks if each.human_review for name in each.human_review.groups
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyFloor:
     """The policy that an execution may tighten: its workflow's, or the installation's.
@@ -258,12 +285,43 @@ class PolicyFloor:
     bound: frozenset[str] | None
     source: str
 
+    #: The groups that the workflow names in the reviews of its plan.
+    plan_groups: frozenset[str] = frozenset()
+
     @classmethod
     def of(cls, workflow: Workflow | None) -> PolicyFloor:
         if workflow is not None:
-            return cls(check_policy(workflow.policy), None, "the workflow")
+            policy, groups = check_policy(workflow.policy), _groups_of_plan(workflow.plan)
+            return cls(policy, None, "the workflow", groups)
         written = conf.policy_floor()
         return cls(check_policy(written), frozenset(written), "this installation")
+
+    @property
+    def reviewers(self) -> frozenset[str]:
+        """The groups to which an author may give the reviews that the catalogue requires."""
+        sections = (self.policy.hil, self.policy.replan_review)
+        groups = [each.groups for each in sections if each.enabled]
+        groups += [step.groups for step in self.policy.escalation]
+        named = {name for each in groups for name in each}
+        return frozenset({access.REVIEWER, *named, *self.plan_groups})
+
+    def reviewers_for(self, actor: User | None) -> frozenset[str] | None:
+        """Return `reviewers`, or None for an actor who may name any group."""
+        return None if actor is None or access.may_loosen(actor) else self.reviewers
+
+    def check_escalation(self, plan: Plan, policy: Policy, actor: User | None) -> None:
+        """Refuse an escalation of the policy that gives required reviews to other groups."""
+        reviewers = self.reviewers_for(actor)
+        problems = [
+            problem
+            for number, step in enumerate(policy.escalation)
+            if step not in self.policy.escalation
+            for problem in other_reviewers(
+                step.groups, reviewers, f"policy.escalation[{number}].groups"
+            )
+        ]
+        if problems and required_reviews(plan, tool_schemas, capabilities.known):
+            raise InvalidRequest(tuple(problems))
 
     def overridden_by(self, override: Mapping[str, Any]) -> Policy:
         """Return the floor with `override` applied; raises InvalidRequest."""

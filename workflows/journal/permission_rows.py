@@ -18,16 +18,16 @@ Row = dict[str, Any]
 
 GRANTS = """, grants AS (
     INSERT INTO workflows_grant (execution_id, hold_id, task_id, workflow_id, capability_id, scope,
-        subject, operation, resource, permissions, arguments, granted_by, granted_by_id, why,
-        expires_at)
+        subject, operation, resource, permissions, arguments, max_uses, granted_by, granted_by_id,
+        why, expires_at)
     SELECT moved.id, g.hold_id, g.task_id, run.workflow_id, known.id, g.scope, g.subject,
-           g.operation, g.resource, g.permissions, g.arguments, g.granted_by, g.granted_by_id,
-           g.why, now() + make_interval(secs => g.seconds)
+           g.operation, g.resource, g.permissions, g.arguments, g.max_uses, g.granted_by,
+           g.granted_by_id, g.why, now() + make_interval(secs => g.seconds)
       FROM moved
       JOIN workflows_execution AS run ON run.id = moved.id
      CROSS JOIN jsonb_to_recordset(%(grants)s::jsonb)
         AS g(hold_id text, task_id text, capability text, scope text, subject text, operation text,
-             resource text, permissions jsonb, arguments jsonb, granted_by text,
+             resource text, permissions jsonb, arguments jsonb, max_uses int, granted_by text,
              granted_by_id bigint, why text, seconds float8)
       LEFT JOIN workflows_capability AS known ON known.name = g.capability
 )"""
@@ -73,7 +73,8 @@ def _standing_row(event: ev.HoldDecided, terms: StandingTerms, actor: Actor, pla
         "operation": "approve",
         "resource": task.target,
         "permissions": {},
-        "arguments": terms.model_dump(mode="json")["arguments"],
+        "arguments": terms.model_dump(mode="json", exclude_none=True)["arguments"],
+        "max_uses": terms.max_uses,
         "granted_by": actor.name,
         "granted_by_id": actor.id,
         "why": event.comment,

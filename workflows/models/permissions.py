@@ -96,6 +96,9 @@ class Grant(models.Model):
     permissions = models.JSONField()
     # Rules of a standing answer by the name of the argument; null for other grants.
     arguments = models.JSONField(null=True, blank=True)
+    # How many actions a standing answer covers, and the sums of its limited arguments so far.
+    max_uses = models.IntegerField(null=True, blank=True)
+    sums = models.JSONField(default=dict, db_default={}, blank=True)
     # The name at that time, and the user.
     granted_by = models.CharField(max_length=150)
     granted_by_id = models.BigIntegerField(null=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
@@ -112,10 +113,18 @@ def revoke(*, grant: Grant, user: User) -> Grant:
     """
     if not may_revoke(user, grant):
         raise Refused("not_allowed", Reason("may_not_revoke"))
-    name = user.get_username()
-    open_rows = Grant.objects.filter(pk=grant.pk, revoked_at=None)
-    if not open_rows.update(revoked_at=Now(), revoked_by=name):
+    if not end_grants(Grant.objects.filter(pk=grant.pk, revoked_at=None), by=user.get_username()):
         grant.refresh_from_db()
         raise Refused("revoked", Reason("grant_revoked", {"actor": grant.revoked_by}))
     grant.refresh_from_db()
     return grant
+
+
+def end_grants(rows: QuerySet[Grant], *, by: str) -> int:
+    """Revoke these grants and return how many there were.
+
+    The locks come first: `revoked_at` is then after the last use of a grant that was in use.
+    """
+    with transaction.atomic():
+        ids = list(rows.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
+        return Grant.objects.filter(pk__in=ids).update(revoked_at=Now(), revoked_by=by)

@@ -1,9 +1,9 @@
-"""Create the groups of the roles, with their permissions for the admin."""
+"""The groups of the roles, and their permissions for the admin, which are fixed here."""
 
 from __future__ import annotations
 
 from django.contrib.auth.models import Group, Permission
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from workflows.executions.access import ADMIN, AUDITOR, OPERATOR, REVIEWER, ROLES
 
@@ -20,8 +20,29 @@ _EDITABLE_MODELS = (
 )  # fmt: skip
 
 
-def ensure_roles() -> None:
-    """Create missing groups and add missing permissions; nothing is removed."""
+def ensure_roles() -> list[str]:
+    """Create the groups of the roles with exactly their permissions, and return what was removed.
+
+    Other groups have no permissions: their members would pass them on with the group.
+    """
+    Group.objects.bulk_create([Group(name=name) for name in ROLES], ignore_conflicts=True)
+    removed = []
+    for group in Group.objects.order_by("name"):
+        extra = _names(group.permissions.exclude(pk__in=_permissions_of(group.name)))
+        removed += [f"{group.name}: {name}" for name in extra]
+        group.permissions.set(_permissions_of(group.name))
+    return removed
+
+
+def _names(permissions: QuerySet[Permission]) -> list[str]:
+    names = permissions.order_by("content_type__app_label", "codename")
+    return [
+        f"{app}.{name}" for app, name in names.values_list("content_type__app_label", "codename")
+    ]
+
+
+def _permissions_of(group: str) -> QuerySet[Permission]:
+    """Return the permissions of the members of a group for the admin; none unless it is a role."""
     views = Permission.objects.filter(
         Q(content_type__app_label__in=_APPS) | _CLIENTS, codename__startswith="view_"
     )
@@ -42,13 +63,13 @@ def ensure_roles() -> None:
         codename__in=("delete_slackaccount", "delete_teamsaccount"),
     )
     jobs = Permission.objects.filter(content_type__app_label="django_rq", codename="admin")
-    for name in ROLES:
-        group, _ = Group.objects.get_or_create(name=name)
-        wanted = {
-            ADMIN: views | edits | clients | loosen | decide | people | links | jobs,
-            AUDITOR: views | people,
-            REVIEWER: reviewed | decide,
-            OPERATOR: views.exclude(content_type__model="securityevent") | loosen,
-        }.get(name)
-        if wanted is not None:
-            group.permissions.add(*wanted.distinct())
+    groups = Permission.objects.filter(
+        content_type__app_label="auth", codename__in=("add_group", "change_group")
+    )
+    by_role = {
+        ADMIN: views | edits | clients | loosen | decide | people | groups | links | jobs,
+        AUDITOR: views | people,
+        REVIEWER: reviewed | decide,
+        OPERATOR: views.exclude(content_type__model="securityevent") | loosen,
+    }
+    return by_role.get(group, Permission.objects.none()).distinct()

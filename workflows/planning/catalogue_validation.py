@@ -85,11 +85,15 @@ def no_capabilities(names: Iterable[str]) -> Mapping[str, KnownCapability]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the tasks to check name, looked up at once."""
+    """What the tasks to check name, looked up at once.
+
+    `reviewers` are the groups to which required reviews may go; None for any group.
+    """
 
     tools: Mapping[str, KnownTool]
     capabilities: Mapping[str, KnownCapability]
     confines: Confines
+    reviewers: Collection[str] | None = None
 
     @classmethod
     def of(
@@ -98,12 +102,14 @@ class _Known:
         catalogue: Catalogue,
         capabilities: Capabilities,
         confines: Confines,
+        reviewers: Collection[str] | None = None,
     ) -> _Known:
         listed = list(tasks)
         return cls(
             catalogue([task.tool for task in listed if isinstance(task, ToolTask)]),
             capabilities([task.capability for task in listed if isinstance(task, CapabilityTask)]),
             confines,
+            reviewers,
         )
 
 
@@ -114,18 +120,20 @@ def checked_plan(
     confines: Confines = _every_tool,
     *,
     kept: Collection[str] = frozenset(),
+    reviewers: Collection[str] | None = None,
 ) -> Plan:
     """Validate a plan, and set the permission set of each task from its tool or capability.
 
     A task whose tool declares a remote runner gets that runner, unless it names one.
     A task with a capability that asks before each use, or with a tool that can destroy data, gets
-    a review unless it has one; no rule and no timeout replaces the person.  Tasks with an id in
-    `kept` were checked before and stay as they are.  Raises PlanInvalid with all problems: first of
+    a review unless it has one; no rule and no timeout replaces the person, and only `reviewers` may
+    decide it, if they are given.  Tasks with an id in `kept` were checked before and stay as they
+    are.  Raises PlanInvalid with all problems: first of
     the structure, then of tools, capabilities and schemas.
     """
     plan = data if isinstance(data, Plan) else parse_plan(data)
     new = [task for task in plan.tasks if task.id not in kept]
-    known = _Known.of(new, catalogue, capabilities, confines)
+    known = _Known.of(new, catalogue, capabilities, confines, reviewers)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
@@ -138,7 +146,11 @@ def checked_plan(
 
 
 def rechecked(
-    plan: Plan, begun: Collection[str], catalogue: Catalogue, capabilities: Capabilities
+    plan: Plan,
+    begun: Collection[str],
+    catalogue: Catalogue,
+    capabilities: Capabilities,
+    reviewers: Collection[str] | None = None,
 ) -> Plan:
     """Return the plan with the reviews that the catalogue requires now, for a fork or a replan.
 
@@ -146,7 +158,7 @@ def rechecked(
     as they are.  Raises PlanInvalid if a task has a looser review than the catalogue allows.
     """
     left = [task for task in plan.tasks if task.id not in begun]
-    known = _Known.of(left, catalogue, capabilities, _every_tool)
+    known = _Known.of(left, catalogue, capabilities, _every_tool, reviewers)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
@@ -169,9 +181,10 @@ def checked_task(
     capabilities: Capabilities,
     path: str,
     confines: Confines = _every_tool,
+    reviewers: Collection[str] | None = None,
 ) -> Any:
     """Validate a task that is added to a plan; raises PlanInvalid."""
-    known = _Known.of([task], catalogue, capabilities, confines)
+    known = _Known.of([task], catalogue, capabilities, confines, reviewers)
     problems = _task_problems(task, path, known)
     if problems:
         raise PlanInvalid(tuple(problems))
@@ -217,14 +230,48 @@ def _review_problems(task: Any, path: str, known: _Known) -> list[Problem]:
     review = task.human_review
     if review is None or not review.enabled:
         return []
+    problems = []
     if _can_destroy(task, known):
-        return _unsafe_review(task.tool, review, path)
-    if _asks(task, known) and review.can_skip:
+        problems = _unsafe_review(task.tool, review, path)
+    elif not _asks(task, known):
+        return []
+    elif review.can_skip:
         message = (
             "the review of a capability that asks before each use takes no skip_when or sample"
         )
-        return [Problem(path, "always_reviewed", message)]
-    return []
+        problems = [Problem(path, "always_reviewed", message)]
+    lists = {"groups": review.groups} | {
+        f"escalation[{number}].groups": step.groups
+        for number, step in enumerate(review.escalation or ())
+    }
+    for place, groups in lists.items():
+        problems += other_reviewers(groups, known.reviewers, _join(path, place))
+    return problems
+
+
+def other_reviewers(
+    groups: Iterable[str], reviewers: Collection[str] | None, path: str
+) -> list[Problem]:
+    """Return a problem for each group that may not decide a required review."""
+    if reviewers is None:
+        return []
+    allowed = ", ".join(sorted(reviewers))
+    return [
+        Problem(
+            f"{path}[{index}]",
+            "other_reviewers",
+            f"the review of this task is required and only {allowed} may decide it; neither the"
+            f" workflow nor the installation names {name!r}",
+        )
+        for index, name in enumerate(groups)
+        if name not in reviewers
+    ]
+
+
+def required_reviews(plan: Plan, catalogue: Catalogue, capabilities: Capabilities) -> list[str]:
+    """Return the ids of the tasks for which the catalogue requires a review."""
+    known = _Known.of(plan.tasks, catalogue, capabilities, _every_tool)
+    return [each.id for each in plan.tasks if _can_destroy(each, known) or _asks(each, known)]
 
 
 def _can_destroy(task: Any, known: _Known) -> bool:

@@ -345,9 +345,11 @@ def search_tools(query: str, *, limit: int, read_only: bool | None) -> search.An
     return search.search(query, limit=limit, filters=search.Filters(read_only=read_only))
 
 
-def with_required_reviews(plan: Plan, begun: Collection[str]) -> Plan:
+def with_required_reviews(
+    plan: Plan, begun: Collection[str], reviewers: Collection[str] | None = None
+) -> Plan:
     """Return the plan with the reviews that the catalogue requires now; see `rechecked`."""
-    return rechecked(plan, begun, known_tools, capabilities.known)
+    return rechecked(plan, begun, known_tools, capabilities.known, reviewers)
 
 
 class CataloguePlanner:

@@ -13,7 +13,8 @@ from django.db.models import QuerySet
 
 from reviews.components.admin_rights import log
 from reviews.models import ProvisionedGroup
-from reviews.people.rights import check_given, check_may_manage
+from reviews.people.rights import ChangeRefused
+from reviews.people.services import add_group, change_members
 
 from . import rights
 from .errors import ScimError, invalid
@@ -64,7 +65,7 @@ def create(actor: User, body: Mapping[str, Any]) -> Group:
     if not name:
         raise invalid("displayName is required.")
     with transaction.atomic():
-        group, _ = Group.objects.get_or_create(name=name)
+        group = Group.objects.filter(name=name).first() or _add(actor, name)
         rights.check_manageable(group)
         external_id = text(body.get("externalId"), "externalId", 255)
         _, is_new = ProvisionedGroup.objects.get_or_create(
@@ -76,6 +77,13 @@ def create(actor: User, body: Mapping[str, Any]) -> Group:
         if body.get("members"):
             _set_members(actor, group, add=member_ids(body["members"]), remove=set())
     return groups().get(pk=group.pk)
+
+
+def _add(actor: User, name: str) -> Group:
+    try:
+        return add_group(actor=actor, name=name)
+    except ChangeRefused as refused:
+        raise ScimError(str(refused), kind="uniqueness", status=409) from None
 
 
 def replace(actor: User, group_id: int, body: Mapping[str, Any]) -> Group:
@@ -151,7 +159,7 @@ def _patch_members(actor: User, group: Group, operation: Operation) -> None:
 
 
 def _set_members(actor: User, group: Group, *, add: set[int], remove: set[int]) -> None:
-    """Add and remove members, one log entry for each.
+    """Add and remove members.
 
     Administrators keep their groups.  Raises ScimError for one that should be added.
     """
@@ -159,13 +167,7 @@ def _set_members(actor: User, group: Group, *, add: set[int], remove: set[int]) 
     if missing := (add | remove) - people.keys():
         raise invalid(f"There is no user with the id {min(missing)}.")
     for pk, person in people.items():
-        if pk in remove and rights.is_protected(person):
-            continue
-        rights.check_may_change(person)
-        check_may_manage(actor, person)
-        if pk in add:
-            check_given(actor, person, groups=[*person.groups.all(), group])
-            person.groups.add(group)
-        else:
-            person.groups.remove(group)
-        log(actor, person, CHANGE, [{"changed": {"fields": ["Groups"]}}])
+        if not (pk in remove and rights.is_protected(person)):
+            rights.check_may_change(person)
+    removed = [people[pk] for pk in remove if not rights.is_protected(people[pk])]
+    change_members(actor=actor, group=group, add=[people[pk] for pk in add], remove=removed)

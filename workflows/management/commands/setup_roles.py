@@ -10,8 +10,14 @@ from workflows.permissions.roles import ensure_roles
 
 
 class Command(BaseCommand):
-    help = "Creates the groups of the roles and adds their permissions. Nothing is removed."
+    help = (
+        "Creates the groups of the roles with their permissions, and removes all other permissions"
+        " from groups."
+    )
     requires_system_checks = ("holdpoint",)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        ensure_roles()
+        for each in ensure_roles():
+            self.stdout.write(
+                f"Removed a permission from the group {each}. Give it to its members instead."
+            )

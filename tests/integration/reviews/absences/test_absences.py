@@ -18,7 +18,7 @@ from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
-from reviews.models import DeniedAttempt, HumanReviewRecord, Notice
+from reviews.models import DeniedAttempt, HumanReviewRecord, Notice, SecurityEvent
 from reviews.notifications import notice_text
 from reviews.people.services import set_active
 from reviews.queue import claims
@@ -355,3 +355,42 @@ def test_admins_set_absences_for_others(make_user: MakeUser, ann: User, ben: Use
     assert client.post("/admin/workflows/absence/", action).status_code == 302
     absence.refresh_from_db()
     assert absence.cancelled_by == "ada"
+
+
+def test_an_admin_sets_no_absence_in_secret(
+    make_user: MakeUser,
+    ann: User,
+    ben: User,
+    mailoutbox: list[Any],
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    """Not with themselves as the delegate, not in the past, and never without the person."""
+    admin = make_user("ada", "admin", "legal", is_staff=True)
+    ensure_roles()
+    User.objects.filter(pk=ann.pk).update(email="ann@example.com")
+    ann.refresh_from_db()
+    now = timezone.now()
+    times = {"begins_at": now, "ends_at": now + timedelta(days=1)}
+    refused: dict[str, dict[str, Any]] = {
+        "delegate": {"delegate": admin, **times},
+        "begins_at": {"delegate": ben, **times, "begins_at": now - timedelta(hours=1)},
+    }
+    for field, fields in refused.items():
+        with pytest.raises(ReviewInvalid) as caught:
+            set_absence(actor=admin, user=ann, **fields)
+        assert [each.path for each in caught.value.errors] == [field]
+    assert not Absence.objects.exists()
+    with django_capture_on_commit_callbacks(execute=True):
+        absence = set_absence(actor=admin, user=ann, delegate=ben, **times)
+    assert end_absence(actor=admin, absence=absence)
+    changes = SecurityEvent.objects.filter(kind="changed", actor="ada").order_by("id")
+    assert [each.details["change"].partition(" from ")[0] for each in changes] == [
+        "ben decides for ann",
+        "Ended. ben decides for ann",
+    ]
+    (mail,) = mailoutbox
+    assert (mail.to, "ben decides for ann" in mail.body) == (["ann@example.com"], True)
+    # One's own absence is nobody else's business.
+    with django_capture_on_commit_callbacks(execute=True):
+        set_absence(actor=ann, user=ann, delegate=ben, **times)
+    assert (changes.count(), len(mailoutbox)) == (2, 1)

@@ -113,7 +113,8 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "reviews.retentionentry": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "workflows.absence": (NOT_REVIEWERS, ADMINS, NOBODY, NOBODY),
     "auth.user": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
-    "auth.group": (ADMINS | {"auditor"}, ROOT, ROOT, ROOT),
+    # The row is a role, which nobody deletes.
+    "auth.group": (ADMINS | {"auditor"}, ADMINS, ADMINS, NOBODY),
 }
 
 

@@ -290,3 +290,29 @@ def test_the_floor_is_shown_to_people_who_start_runs(session: Session, catalogue
     plan = json.dumps(plain_plan())
     page = session("reviewer").post("/plan/", {"action": "check", "plan": plan}, format="multipart")
     assert "Policy floor of plans without a workflow" in page.content.decode()
+
+
+def test_a_token_without_the_scope_saves_no_looser_workflow(
+    bearer: BearerFor, strict: Workflow, settings: Any
+) -> None:
+    """Otherwise it would loosen the workflow and then start it."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "policy_floor": {"four_eyes": True}}
+    url = "/api/v1/workflows/"
+    whole = {"title": "Echo", "plan": plain_plan(), "policy": {**STRICT, "four_eyes": False}}
+    client = bearer("admin", ["read", "run", "admin"])
+    attempts = {
+        "change": client.patch(f"{url}echo/", {"policy": whole["policy"]}, format="json"),
+        "empty": client.patch(f"{url}echo/", {"policy": {}}, format="json"),
+        "replace": client.put(f"{url}echo/", {"name": "echo", **whole}, format="json"),
+        "add": client.post(url, {"name": "other", **whole}, format="json"),
+    }
+    for name, answer in attempts.items():
+        assert answer.status_code == 422, (name, answer.content)
+        assert {each["code"] for each in answer.json()["errors"]} == {"policy_loosened"}, name
+    strict.refresh_from_db()
+    assert strict.policy == STRICT
+    tighter = {**STRICT, "undo_seconds": 60}
+    assert client.patch(f"{url}echo/", {"policy": tighter}, format="json").status_code == 200
+    loosens = bearer("admin", ["read", "admin", "loosen"])
+    answer = loosens.patch(f"{url}echo/", {"policy": {"four_eyes": False}}, format="json")
+    assert answer.status_code == 200

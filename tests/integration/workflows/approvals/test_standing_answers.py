@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.integration.workflows.approvals.conftest import PAY, Agent, decided, hold_of
 from tests.support.groups import group_of
 from workflows.approvals import services
-from workflows.engine.standing_terms import StandingTerms
+from workflows.engine.standing_terms import USES, StandingTerms
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Absence, ApiToken, ApprovalPolicy, ExecutionEvent, Grant, Hold
 from workflows.permissions.grants import in_force, revoke
@@ -323,15 +324,72 @@ def test_a_revocation_waits_for_a_use_and_stops_the_next(
 
     thread = threading.Thread(target=revoking)
     with transaction.atomic():
-        assert ask(agent)["status"] == "approved"
+        Grant.objects.select_for_update().get()
         thread.start()
         assert started.wait(30)
         assert not ended.wait(0.5)
+        assert ask(agent)["status"] == "approved"
     thread.join(30)
     assert errors == []
     grant.refresh_from_db()
     assert (grant.uses, grant.revoked_by) == (1, "reviewer")
+    assert grant.last_used_at is not None
+    assert grant.revoked_at is not None
+    assert grant.last_used_at < grant.revoked_at
     assert ask(agent)["status"] == "pending"
+
+
+def limited(max_uses: int, in_all: float | None = None) -> StandingTerms:
+    amount = {"up_to": 500} | ({"in_all": in_all} if in_all else {})
+    return StandingTerms.model_validate(
+        {"seconds": 3600, "max_uses": max_uses, "arguments": {"amount": amount, "memo": "any"}}
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("terms", [limited(3), limited(100, 300.0)], ids=["number", "sum"])
+def test_uses_at_the_same_time_stay_below_the_limits(
+    agent: Agent, reviewer: User, policy: ApprovalPolicy, terms: StandingTerms
+) -> None:
+    give(agent, reviewer, terms)
+    together = threading.Barrier(8)
+
+    def pay(_: int) -> str:
+        client = Agent.__new__(Agent)
+        client.client = APIClient(headers=agent.headers)
+        together.wait(30)
+        try:
+            return str(ask(client, **paying(amount=100))["status"])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(pay, range(8)))
+    assert statuses == ["approved"] * 3 + ["pending"] * 5
+    grant = Grant.objects.get()
+    assert grant.uses == 3
+    assert grant.sums == ({"amount": "300"} if terms.max_uses == 100 else {})
+
+
+def test_a_sum_adds_up_exactly(agent: Agent, reviewer: User, policy: ApprovalPolicy) -> None:
+    give(agent, reviewer, limited(100, 0.3))
+    answers = [ask(agent, **paying(amount=0.1))["status"] for _ in range(4)]
+    assert answers == ["approved"] * 3 + ["pending"]
+    # What costs nothing is still covered.
+    assert ask(agent, **paying(amount=0))["status"] == "approved"
+
+
+def test_an_answer_without_a_number_covers_a_few(
+    agent: Agent, reviewer: User, policy: ApprovalPolicy
+) -> None:
+    give(agent, reviewer)
+    assert Grant.objects.get().max_uses == USES
+    with connection.cursor() as cursor:
+        # As an earlier release wrote it, and nearly used up.
+        cursor.execute("SET LOCAL session_replication_role = 'replica'")
+        cursor.execute("UPDATE workflows_grant SET max_uses = NULL, uses = %s", [USES - 1])
+        cursor.execute("SET LOCAL session_replication_role = 'origin'")
+    assert [ask(agent)["status"] for _ in range(2)] == ["approved", "pending"]
 
 
 # --- giving ---------------------------------------------------------------------------------------
