@@ -531,7 +531,7 @@ def test_forged_and_old_requests_decide_nothing(hold: Hold, slack: Slack, send: 
         {"type": "view_submission", "user": {"id": ANN, "team_id": "T0PIRATES"},
          "view": {"callback_id": "reject", "private_metadata": "{}"}},
         {"type": "view_submission", "user": {"id": ANN, "team_id": "T0PIRATES"},
-         "view": {"callback_id": "reject", "private_metadata": '{"hold": 1, "version": true}'}},
+         "view": {"callback_id": "reject", "private_metadata": '{"hold": "1", "shown": true}'}},
     ],
 )  # fmt: skip
 def test_other_payloads_are_400(payload: Any, ann: User, send: Send) -> None:
@@ -541,17 +541,22 @@ def test_other_payloads_are_400(payload: Any, ann: User, send: Send) -> None:
 def test_a_stale_press_updates_the_message(hold: Hold, slack: Slack, send: Send) -> None:
     deliver()
     old = slack.only()
-    submit_command(
-        execution_id=hold.execution_id,
-        command=AddMessage(role="user", content="more"),
-        actor="o",
-        source="rest",
-    )
-    send(press(old, "approve", user=ANN))
-    assert records() == []
-    assert "press the button again" in texts(slack.views[-1])
+    Hold.objects.filter(pk=hold.pk).update(payload={"other": 1})
+    for action in ("approve", "reject"):
+        send(press(old, action, user=ANN))
+        assert records() == []
+        assert "press the button again" in texts(slack.views[-1])
     deliver()
     send(press(slack.only(), "approve", user=ANN))
+    assert records() == [("ann", "APPROVE", "slack")]
+
+
+def test_other_events_of_the_run_do_not_end_a_button(hold: Hold, slack: Slack, send: Send) -> None:
+    deliver()
+    old = slack.only()
+    message = AddMessage(role="user", content="more")
+    submit_command(execution_id=hold.execution_id, command=message, actor="o", source="rest")
+    send(press(old, "approve", user=ANN))
     assert records() == [("ann", "APPROVE", "slack")]
 
 
