@@ -44,41 +44,38 @@ class AnswerView(View):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Show the review, or decide it; the comment of a refused decision is shown again."""
+        token = request.POST.get("token", "").strip()
         try:
-            link = services.read_link(request.POST.get("token", "").strip())
-        except LinkInvalid:
-            return _invalid(request)
-        if "decision" not in request.POST:
-            return _show(request, link)
-        try:
-            services.decide_by_link(
-                link, decision=request.POST["decision"], comment=_comment(request)
-            )
-            return _show(request, services.read_link(request.POST["token"].strip()))
+            if "decision" in request.POST:
+                return _decide(request, token)
+            return _show(request, services.read_link(token))
         except (LinkInvalid, HoldNotFound):
-            return _invalid(request)
-        except TooManyRequests as refused:
-            response = _show(request, link, error=str(refused), status=429)
-            response["Retry-After"] = str(refused.seconds)
-            return response
-        except SignInNeeded:
-            return _show(request, link, status=403)
-        except ReviewInvalid as invalid:
-            error = " ".join(each.message for each in invalid.errors)
-            return _show(request, link, error=error, status=422)
-        except NotAllowed as denied:
-            return _show(request, link, error=render_reason(denied.reason), status=403)
-        except Conflict as late:
-            newer = services.read_link(request.POST["token"].strip())
-            return _show(request, newer, error=render_reason(late.reason), status=409)
+            return render(request, "reviews/answer_links/invalid.html", status=410)
+
+
+def _decide(request: HttpRequest, token: str) -> HttpResponse:
+    link = services.read_link(token)
+    try:
+        services.decide_by_link(link, decision=request.POST["decision"], comment=_comment(request))
+    except TooManyRequests as refused:
+        response = _show(request, link, error=str(refused), status=429)
+        response["Retry-After"] = str(refused.seconds)
+        return response
+    except SignInNeeded:
+        return _show(request, link, status=403)
+    except ReviewInvalid as invalid:
+        error = " ".join(each.message for each in invalid.errors)
+        return _show(request, link, error=error, status=422)
+    except NotAllowed as denied:
+        return _show(request, link, error=render_reason(denied.reason), status=403)
+    except Conflict as late:
+        error = render_reason(late.reason)
+        return _show(request, services.read_link(token), error=error, status=409)
+    return _show(request, services.read_link(token))
 
 
 def _comment(request: HttpRequest) -> str:
     return request.POST.get("comment", "").replace("\r\n", "\n").strip()
-
-
-def _invalid(request: HttpRequest) -> HttpResponse:
-    return render(request, "reviews/answer_links/invalid.html", status=410)
 
 
 def _show(
