@@ -9,23 +9,34 @@ from typing import Any, Final
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import EventDict, Processor
+from structlog.typing import Processor
 
-#: The token in the path of an answer link decides a review.
-_ANSWER_TOKEN: Final = re.compile(r"(/answer/)[^/\s?#\"']+")
+#: A character of an address in a rendered line; JSON escapes those that are not ASCII.
+_CHAR: Final = r"(?:[^\s\"\\<>\x1b]|\\u[0-9a-f]{4})"
+#: What is hidden behind the first group of each: queries (codes and states of sign-ins, texts of
+#: searches), answer links, addresses of chat hooks, passwords in addresses, and API tokens.
+_SECRETS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"([^\s\[(]\?){_CHAR}+",
+        rf"(/answer/){_CHAR}+",
+        rf"(hooks\.slack[\w.-]*/\w+/){_CHAR}+",
+        r"(://)[^\s/:@\"'\\]+:[^\s/@\"'\\]+(?=@)",
+        r"\b(hp_)[A-Za-z0-9]{8}_[\w-]{20,}",
+    )
+)
 
 
-def hide_answer_links(text: str) -> str:
-    """Return a path, or a text with paths, without the tokens of answer links."""
-    return _ANSWER_TOKEN.sub(r"\1…", text)
+def hide_secrets(text: str) -> str:
+    """Return a text without the secrets that addresses and tokens in it carry."""
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1…", text)
+    return text
 
 
-def _hide_answer_links(logger: Any, method: str, event: EventDict) -> EventDict:
-    """Change the texts of a line: Django logs the path of a failed or refused request."""
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = hide_answer_links(value)
-    return event
+def _hide_secrets(logger: Any, method: str, line: str) -> str:
+    """Change the rendered line: Django passes the request itself, which only a renderer prints."""
+    return hide_secrets(line)
 
 
 def shared_processors() -> list[Processor]:
@@ -35,7 +46,6 @@ def shared_processors() -> list[Processor]:
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.stdlib.ExtraAdder(),
-        _hide_answer_links,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.UnicodeDecoder(),
@@ -80,7 +90,7 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
     }
 
 
-def _rendering(style: str) -> list[Processor]:
+def _rendering(style: str) -> list[Any]:
     """Format tracebacks without local variables, because they may contain users' data."""
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if style == "json":
@@ -88,8 +98,9 @@ def _rendering(style: str) -> list[Processor]:
             drop_meta,
             structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(sort_keys=True, default=str),
+            _hide_secrets,
         ]
     console = structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
-    return [drop_meta, console]
+    return [drop_meta, console, _hide_secrets]

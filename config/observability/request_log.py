@@ -8,7 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from structlog.contextvars import bind_contextvars, get_contextvars, unbind_contextvars
 
-from config.observability.logs import hide_answer_links
+from config.observability.logs import hide_secrets
 from workflows.common import tracing
 
 logger = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ class RequestLogMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started = time.monotonic()
-        path = hide_answer_links(request.path)
+        path = hide_secrets(request.path)
         attributes = {"method": str(request.method), "path": path}
         known = get_contextvars()
         if "request_id" in known:

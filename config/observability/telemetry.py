@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from config.observability.logs import hide_secrets
 from workflows.common import tracing
 
 _started: list[Callable[[], object]] = []
@@ -73,6 +74,8 @@ def _start_errors(dsn: str) -> Callable[[], object]:
         # Do not send local variables or personal data.
         send_default_pii=False,
         include_local_variables=False,
+        before_send=lambda event, hint: _without_secrets(event),
+        before_breadcrumb=lambda crumb, hint: _without_secrets(crumb),
         max_request_body_size="never",
         traces_sample_rate=0.0,
         auto_enabling_integrations=False,
@@ -80,3 +83,12 @@ def _start_errors(dsn: str) -> Callable[[], object]:
     tracing.use(report=sentry.capture_exception)
     flush_errors: Callable[[], object] = sentry.flush
     return flush_errors
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return an event with secrets in its texts hidden, as in log lines."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_secrets(item) for item in value]
+    return hide_secrets(value) if isinstance(value, str) else value

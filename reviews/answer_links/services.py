@@ -1,13 +1,17 @@
 """Signed links in e-mails, with which a person decides one review without signing in.
 
-A link names the person, the review and the version of the run that the e-mail was about.  It ends
-with its time limit, with a change of the person's password, and with the next event of the run;
-a decision is such an event, so a link decides at most once.
+A link names the person, the review and the digest of what the review showed.  It ends with its
+time limit, with a change of the person's password, of what the review shows, and with the person's
+decision: a link decides at most once, also when the decision is withdrawn.
+
+The token of a link stands behind the "#" of its address, which browsers send to no server; a script
+posts it.  So no log of a proxy has it, and a program that opens the links of e-mails does nothing.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,12 +23,14 @@ from django.utils.translation import gettext as _
 
 from reviews import conf
 from reviews.decisions import services
-from reviews.decisions.conflicts import moved_on
+from reviews.decisions.conflicts import conflict, not_as_shown, shown_digest
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.pages import MAX_SHOWN_CHARACTERS, pretty
+from reviews.models import HumanReviewRecord
 from reviews.queue.filters import risk_of
 from workflows.api.throttling import count_requests
 from workflows.common.schemas import FieldError
+from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
 
@@ -32,7 +38,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 SOURCE = "link"
-_SALT = "reviews.answer_links"
+_SALT = "reviews.answer_links.shown"
+#: How far ahead the clock of the host that made a link may be.
+_CLOCK_SKEW_SECONDS = 60
 _DECISIONS = ("APPROVE", "REJECT")
 
 
@@ -57,17 +65,24 @@ class TooManyRequests(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AnswerLink:
-    """A valid link; `version` is the version of the run when the link was made."""
+    """A valid link; `shown` is the digest of what the review showed when the link was made."""
 
     user: User
     hold: Hold
-    version: int
+    shown: str
+    #: Whether the person has decided since the link was made.
+    is_used: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the review shows something else than when the link was made."""
+        return self.shown != shown_digest(self.hold)
 
     @property
     def is_current(self) -> bool:
-        """Whether the review is still as it was when the link was made."""
+        """Whether the link may decide."""
         is_open = self.hold.status == Hold.Status.OPEN
-        return is_open and self.hold.execution.version == self.version
+        return is_open and not self.is_used and not self.is_changed
 
 
 def path_for(user: User, hold: Hold) -> str:
@@ -77,10 +92,22 @@ def path_for(user: User, hold: Hold) -> str:
     content = {
         "user": user.pk,
         "hold": hold.pk,
-        "version": hold.execution.version,
+        "shown": shown_digest(hold),
+        "decisions": _decisions_of(user, hold),
         "session": user.get_session_auth_hash(),
+        "made": int(time.time()),
     }
-    return reverse("reviews:answer", args=(signing.dumps(content, salt=_SALT),))
+    token = signing.Signer(salt=_SALT).sign_object(content)
+    return f"{reverse('reviews:answer')}#{token}"
+
+
+def with_decision(url: str, decision: str) -> str:
+    """Return the URL of a link whose page offers one decision; it decides nothing by itself."""
+    return url.replace("#", f"?decision={decision}#", 1)
+
+
+def _decisions_of(user: User, hold: Hold) -> int:
+    return HumanReviewRecord.objects.filter(hold=hold, reviewer=user).count()
 
 
 def takes_links(hold: Hold) -> bool:
@@ -101,16 +128,24 @@ def takes_links(hold: Hold) -> bool:
 
 def read_link(token: str) -> AnswerLink:
     """Return the link of a token; raises LinkInvalid."""
-    hours = conf.answer_link_hours()
     try:
-        content = signing.loads(token, salt=_SALT, max_age=hours * 3600)
+        content = signing.Signer(salt=_SALT).unsign_object(token)
+        _check_age(time.time() - content["made"])
         user = get_user_model().objects.get(pk=content["user"], is_active=True)
-        if not hours or not constant_time_compare(content["session"], user.get_session_auth_hash()):
+        if not constant_time_compare(content["session"], user.get_session_auth_hash()):
             raise LinkInvalid
         hold = services.visible_hold(user, content["hold"])
     except (signing.BadSignature, get_user_model().DoesNotExist, services.HoldNotFound):
         raise LinkInvalid from None
-    return AnswerLink(user=user, hold=hold, version=content["version"])
+    is_used = _decisions_of(user, hold) != content["decisions"]
+    return AnswerLink(user=user, hold=hold, shown=content["shown"], is_used=is_used)
+
+
+def _check_age(seconds: float) -> None:
+    """Raise LinkInvalid for a link that is too old, or from the future: it would last longer."""
+    longest = conf.answer_link_hours() * 3600
+    if not longest or not -_CLOCK_SKEW_SECONDS <= seconds <= longest:
+        raise LinkInvalid
 
 
 def check_rate(user: User) -> None:
@@ -136,14 +171,16 @@ def decide_by_link(link: AnswerLink, *, decision: str, comment: str) -> services
         raise SignInNeeded
     if decision not in _DECISIONS:
         raise ReviewInvalid([FieldError("decision", f"must be {' or '.join(_DECISIONS)}")])
+    if link.hold.status == Hold.Status.OPEN and link.is_used:
+        raise conflict(link.hold.pk, "used", Reason("link_is_used"))
     if not link.is_current:
-        raise moved_on(link.hold)
+        raise not_as_shown(link.hold)
     return services.decide(
         services.DecisionRequest(
             hold_id=link.hold.id,
             user=link.user,
             decision=decision,
-            version=link.version,
+            shown=link.shown,
             source=SOURCE,
             comment=comment,
             undo_seconds=services.undo_seconds_for(link.hold),

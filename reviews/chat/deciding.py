@@ -49,10 +49,10 @@ class BadPayload(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The review of a button or a dialog, and the version of its run that it was about."""
+    """The review of a button or a dialog, and the digest of what it showed."""
 
     hold_id: str
-    version: int
+    shown: str
 
     @property
     def url(self) -> str:
@@ -64,10 +64,11 @@ class Target:
 def target_of(value: object) -> Target:
     """Return the target of a button's value; raises BadPayload."""
     hold_id = value.get("hold") if isinstance(value, dict) else None
-    version = value.get("version") if isinstance(value, dict) else None
-    if not isinstance(hold_id, str) or type(version) is not int:
+    # Messages from before have no digest; a press refreshes them, as one about a changed review.
+    shown = value.get("shown", "") if isinstance(value, dict) else None
+    if not isinstance(hold_id, str) or not isinstance(shown, str):
         raise BadPayload
-    return Target(hold_id, version)
+    return Target(hold_id, shown)
 
 
 def target_of_text(text: object) -> Target:
@@ -98,7 +99,7 @@ def decide(
             hold_id=target.hold_id,
             user=user,
             decision=decision,
-            version=target.version,
+            shown=target.shown,
             source=source,
             edits=change.edits,
             set_output_null=change.set_output_null,
@@ -153,7 +154,7 @@ def _too_late(target: Target, late: Conflict) -> str:
         return messages.outcome(hold, with_comment=False)
     if late.code == "stale":
         return _(
-            "The run has moved on since the message was sent. The message is being updated: read"
+            "The review has changed since the message was sent. The message is being updated: read"
             " it and press the button again."
         )
     return render_reason(late.reason)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from reviews.answer_links.services import SignInNeeded, check_rate
 from reviews.decisions import services
-from reviews.decisions.conflicts import moved_on
+from reviews.decisions.conflicts import not_as_shown, shown_digest
 from reviews.decisions.edits import NO_CHANGE, ReviewInvalid
 from reviews.models import Decision, SlackWorkspace
 from workflows.models import Hold
@@ -117,12 +117,12 @@ def _dialog(user: User, target: Target, name: str) -> messages.Content:
     hold = services.visible_hold(user, target.hold_id)
     if not user.is_active:
         raise services.HoldNotFound
-    if hold.status != Hold.Status.OPEN or hold.execution.version != target.version:
-        raise moved_on(hold)
+    if hold.status != Hold.Status.OPEN or shown_digest(hold) != target.shown:
+        raise not_as_shown(hold)
     if not messages.answers_in_chat(hold):
         raise SignInNeeded
     required = services.reason_required(hold, SOURCE)
-    return messages.decision_dialog(hold, target.version, name, reason_required=required)
+    return messages.decision_dialog(hold, name, reason_required=required)
 
 
 # --- submitted dialogs ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.answer_links.services import takes_links
+from reviews.decisions.conflicts import shown_digest
 from reviews.decisions.edit_impact import takes_edits
 from reviews.decisions.edits import payload_schema, shown_payload
 from reviews.decisions.external_action import external_action_context, with_locks
@@ -131,7 +132,7 @@ def _request(hold: Hold, *, shows: bool) -> Blocks:
 
 
 def _buttons(hold: Hold, *, shows: bool) -> Iterator[dict[str, Any]]:
-    value = json.dumps({"hold": hold.pk, "version": hold.execution.version})
+    value = json.dumps(target(hold))
     if shows:
         yield _button("approve", _("Approve"), value, style="primary")
     else:
@@ -160,11 +161,13 @@ def _open_button(hold: Hold) -> dict[str, Any]:
 # --- dialogs --------------------------------------------------------------------------------------
 
 
-def decision_dialog(hold: Hold, version: int, action: str, *, reason_required: bool) -> Content:
-    """Return the dialog that approves, rejects or edits: the payload and a comment, or inputs.
+def target(hold: Hold) -> dict[str, str]:
+    """Return what a button or a dialog decides: the hold, and the digest of what it shows."""
+    return {"hold": hold.pk, "shown": shown_digest(hold)}
 
-    `version` is the version of the run that the pressed button was about.
-    """
+
+def decision_dialog(hold: Hold, action: str, *, reason_required: bool) -> Content:
+    """Return the dialog that approves, rejects or edits: the payload and a comment, or inputs."""
     titles = {
         "review": (_("Review"), _("Approve")),
         "reject": (_("Reject"), _("Reject")),
@@ -178,7 +181,7 @@ def decision_dialog(hold: Hold, version: int, action: str, *, reason_required: b
     return {
         "type": "modal",
         "callback_id": action,
-        "private_metadata": json.dumps({"hold": hold.pk, "version": version}),
+        "private_metadata": json.dumps(target(hold)),
         "title": _label(title, _MAX_TITLE),
         "submit": _label(submit, _MAX_TITLE),
         "close": _label(_("Cancel"), _MAX_TITLE),

@@ -12,6 +12,7 @@ from reviews.components.json_diffs import MISSING
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.three_way_merge import MergeRow, merge
 from reviews.models import HumanReviewRecord, ReviewClaim
+from workflows.engine.bounded_json import digest
 from workflows.engine.reasons import Reason
 from workflows.models import Hold
 
@@ -37,10 +38,15 @@ def conflict(hold_id: str, code: str, reason: Reason | str) -> Conflict:
     return Conflict(code, reason, present_state(hold_id))
 
 
-def moved_on(hold: Hold) -> Conflict:
-    """Build the conflict about a hold that is no longer as it was when its person was asked."""
+def shown_digest(hold: Hold) -> str:
+    """Return the digest of what a review shows, which a decision can be bound to."""
+    return digest(hold.payload)
+
+
+def not_as_shown(hold: Hold) -> Conflict:
+    """Build the conflict about a hold that is closed or shows something else than before."""
     is_open = hold.status == Hold.Status.OPEN
-    code, reason = ("stale", "run_moved_on") if is_open else ("decided", "hold_is_closed")
+    code, reason = ("stale", "review_changed") if is_open else ("decided", "hold_is_closed")
     return conflict(hold.pk, code, Reason(reason))
 
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop as N_
 from reviews.components.markdown import render_markdown
 from reviews.templatetags.desk import visible
 from workflows.approvals.editable import is_editable
+from workflows.approvals.selectors import is_awaited
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FormField
 from workflows.engine.dag import ExternalActionTask
@@ -48,7 +49,13 @@ def external_action_context(hold: Hold) -> dict[str, Any] | None:
         "shown_url": mask_secrets(approval.url),
         "context": render_markdown(visible(mask_secrets(approval.context))),
         "context_text": mask_secrets(approval.context),
+        "nobody_waits": _nobody_waits(hold, approval),
     }
+
+
+def _nobody_waits(hold: Hold, approval: Approval) -> bool:
+    """Whether the hook that asked for the open review has stopped waiting."""
+    return hold.status == Hold.Status.OPEN and is_awaited(approval) is False
 
 
 def _action(hold: Hold) -> ExternalActionTask | None:
@@ -83,7 +90,8 @@ def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
     if task is None:
         return None
     change = _("The agent is asked to change it.")
-    question = Approval.objects.filter(execution=hold.execution_id, is_question=True).first()
+    approval = Approval.objects.filter(execution=hold.execution_id).first()
+    question = approval if approval is not None and approval.is_question else None
     if question is not None and question.url:
         return (
             _("The server learns that you open the address."),
@@ -98,6 +106,8 @@ def external_outcomes(hold: Hold) -> tuple[str, str, str] | None:
         )
     if task.is_executed:
         return _("The agent continues with this output."), change, _("The agent gets your reason.")
+    if approval is not None and _nobody_waits(hold, approval):
+        return _("Nothing runs: the agent has stopped waiting."), change, _("Nothing runs.")
     return (
         _("The agent runs it with these arguments."),
         change,

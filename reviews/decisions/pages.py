@@ -30,12 +30,11 @@ from reviews.queue.pages import claim_context, deadline_addresses
 from reviews.runs.panels import behind, overrides_context
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
-from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import ExecutionEvent, Hold
 
-from .conflicts import conflict_context
+from .conflicts import conflict_context, shown_digest
 from .edit_impact import impact_context, takes_edits
 from .escalation import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
 from .external_action import (
@@ -240,7 +239,7 @@ def _standing(
     approvals = [record for record in hold_records if record.decision == "APPROVE"]
     return {
         "version": hold.execution.version,
-        "digest": digest(hold.payload),
+        "digest": shown_digest(hold),
         "state": state,
         "may": _may(state, right),
         "can_decide": state == "open" and right.approve,

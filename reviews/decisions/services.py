@@ -46,7 +46,7 @@ from workflows.journal.prepared_statements import BuiltQuery, column_names, inst
 from workflows.models import Execution, Hold, Workflow
 from workflows.permissions import step_up
 
-from .conflicts import Conflict, conflict
+from .conflicts import Conflict, conflict, not_as_shown, shown_digest
 from .edits import Change, Edit, ReviewInvalid, check_filled_in, checked_edit, payload_schema
 from .rights import NotAllowed, Right, fresh_user, right_now
 
@@ -103,8 +103,11 @@ class DecisionRequest:
     user: User
     #: APPROVE, REJECT or REQUEST_CHANGES.
     decision: str
-    #: Version of the execution that the person saw; another present version is a conflict.
-    version: int
+    #: Version of the execution that the person saw; another present version is a conflict. None
+    #: for a decision that is bound to what its person was shown, whatever else the run does.
+    version: int | None = None
+    #: Without a version: the digest of what was shown, see `conflicts.shown_digest`.
+    shown: str = ""
     #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
     #: e-mail), "slack", "teams", "bulk" or "mcp".
     source: str
@@ -254,10 +257,13 @@ def _decision_of(command: ApprovalResponse | CheckpointResponse) -> str:
 
 def _decide(request: DecisionRequest) -> DecisionResult:
     person = fresh_user(request.user)
+    if request.version is None:
+        # Two votes at once count one after the other.
+        _lock_run(request.hold_id)
     hold = _hold_to_decide(person, request.hold_id)
     right = _checked_right(person, hold, request.decision)
     _check_confirmed(hold, request)
-    _check_present(hold, request.version)
+    _check_present(hold, request)
     _check_reason(hold, request)
     change, edit = request.change, None
     if not change.is_empty:
@@ -277,7 +283,8 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         standing=request.standing,
         undo_seconds=request.undo_seconds,
     )
-    result = submit_now(hold, command, access.actor_of(person), request.source, request.version)
+    by, version = access.actor_of(person), hold.execution.version
+    result = submit_now(hold, command, by, request.source, version)
     verdict = DecisionEntry(
         decision=request.decision,
         actor=person.get_username(),
@@ -461,10 +468,18 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _check_present(hold: Hold, version: int) -> None:
+def _lock_run(hold_id: str) -> None:
+    """Lock the run of a hold until the transaction ends."""
+    runs = Execution.objects.filter(holds=hold_id).select_for_update(of=("self",))
+    runs.values_list("pk").first()
+
+
+def _check_present(hold: Hold, request: DecisionRequest) -> None:
     if hold.status != Hold.Status.OPEN:
         raise conflict(hold.id, "decided", Reason("hold_is_closed"))
-    if hold.execution.version != version:
+    if request.version is None and request.shown != shown_digest(hold):
+        raise not_as_shown(hold)
+    if request.version not in (None, hold.execution.version):
         raise conflict(hold.id, "stale", Reason("run_moved_on"))
 
 

@@ -26,7 +26,7 @@ from reviews.components.views import (
     page,
 )
 from reviews.decisions import services, withdrawal
-from reviews.decisions.conflicts import Conflict
+from reviews.decisions.conflicts import Conflict, shown_digest
 from reviews.decisions.edit_impact import impact_context, path_of
 from reviews.decisions.edits import (
     NO_CHANGE,
@@ -62,7 +62,6 @@ from reviews.queue.selectors import waiting_count
 from workflows.common import keyset
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue, undeclared_keys
-from workflows.engine.bounded_json import digest
 from workflows.executions.access import cache_groups
 from workflows.models import Hold
 from workflows.permissions import step_up
@@ -343,7 +342,7 @@ class _Posted:
     @property
     def is_stale(self) -> bool:
         shown = self._data.get("shown", "")
-        return bool(shown) and shown != digest(self._hold.payload)
+        return bool(shown) and shown != shown_digest(self._hold)
 
     def decision_request(self) -> services.DecisionRequest:
         return services.DecisionRequest(

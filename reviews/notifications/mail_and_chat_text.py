@@ -200,8 +200,8 @@ def _buttons(line: Line) -> list[tuple[str, str]]:
     if not line.answer_url:
         return [(review, line.url)]
     return [
-        (_("Approve…"), f"{line.answer_url}?decision=APPROVE"),
-        (_("Reject…"), f"{line.answer_url}?decision=REJECT"),
+        (_("Approve…"), answer_links.with_decision(line.answer_url, "APPROVE")),
+        (_("Reject…"), answer_links.with_decision(line.answer_url, "REJECT")),
         (review, line.url),
     ]
 

@@ -52,6 +52,11 @@ def addresses(stage: Stage) -> Mapping[str, str]:
     }
 
 
+def posted_token(page: Page) -> None:
+    """The page of an answer link opens the review by itself."""
+    page.wait_for_url("**/answer/review/")
+
+
 def edit(page: Page) -> None:
     """One field is changed, so that the button and the difference say so."""
     field = page.get_by_role("textbox", name="Path")
@@ -134,7 +139,8 @@ PICTURES = (
     Picture("notices", "reviewer", "/notifications/"),
     Picture("notice-preferences", "reviewer", "/notifications/preferences/"),
     Picture("absences", "reviewer", "/absences/"),
-    Picture("answer", "reviewer", "{answer}"),
+    Picture("answer-link", "reviewer", "/answer/"),
+    Picture("answer", "reviewer", "{answer}", posted_token),
     # runs
     Picture("runs", "operator", "/runs/"),
     Picture("run", "operator", "/runs/{written}/"),

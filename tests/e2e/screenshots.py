@@ -46,7 +46,7 @@ SIZES = {1440: 900, 390: 844}
 #: A palette is enough for our pages, and a third of the size.
 COLOURS = 256
 #: Where the desk's live connection is not waited for.
-STILL = ("login", "answer")
+STILL = ("login", "answer", "answer-link")
 
 
 def main(folder: Path = FOLDER, *, whole: bool = False, only: tuple[str, ...] = ()) -> int:

@@ -73,6 +73,12 @@ class Walk(ABC):
         self.page.goto(f"{self.product.address}{path}", wait_until="load")
         self.measure(path)
 
+    def open_link(self, path: str) -> None:
+        """Open a link of an e-mail, whose page posts the token, and measure the review."""
+        self.page.goto(f"{self.product.address}{path}", wait_until="commit")
+        self.page.wait_for_url("**/answer/review/")
+        self.measure("the review of a link")
+
     def measure(self, state: str) -> None:
         """The page as it now stands."""
         try:
@@ -122,8 +128,9 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.go(f"/runs/{scene.grown}/fork/1/")
     walk.go("/search/")
     walk.go("/search/?q=grown")
-    for path in ("/tokens/coding-agents/", "/answer/no-such-link/"):
+    for path in ("/tokens/coding-agents/", "/answer/"):
         walk.go(path)
+    walk.open_link("/answer/#no-such-link")
     for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
         walk.go(path)
     a_webhook(walk)
@@ -230,7 +237,7 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     walk.go("/absences/")
     walk.go("/review/?q=nothing-is-called-this")
     walk.go("/review/?tab=decided")
-    walk.go(answer_link(walk.product, f"{scene.after}-1"))
+    walk.open_link(answer_link(walk.product, f"{scene.after}-1"))
     with walk.briefly():
         walk.go(f"/review/{scene.layered}/{scene.layer_approval}/")
         walk.go(f"/review/{scene.changed}/{scene.plan_review}/")

@@ -260,6 +260,10 @@ class ApprovalSerializer(PlainSerializer):
     changes_left = serializers.IntegerField()
     review_url = serializers.CharField()
     expires_at = serializers.DateTimeField(allow_null=True)
+    awaited = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether the hook of an agent still waits for the decision; null for others.",
+    )
     requested_by = RequestedBySchema()
     result = ReportedResultSerializer(allow_null=True)
     created_at = serializers.DateTimeField()

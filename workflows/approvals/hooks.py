@@ -89,7 +89,7 @@ def request_of(agent: Agent, event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(agent: Agent, event: Mapping[str, Any]) -> str:
-    """Return what makes a repeated event the same request; "" if it has no id of its own."""
+    """Return what makes a repeated event the same call; "" if it has no id of its own."""
     ids = (event.get("session_id"), event.get("tool_use_id"))
     if not all(isinstance(each, str) and each for each in ids):
         return ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from django.http import Http404, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -20,9 +21,14 @@ from workflows.api.serializers import PlainSerializer
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused
 
-from . import hooks, services
+from . import hook_calls, hooks
 from .api import READS_ONLY, AskSerializer, MayAsk, own_body
 from .waiting import MAX_WAIT_SECONDS, waiting_response
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+    from workflows.models import HookCall
 
 AGENT = OpenApiParameter("agent", str, OpenApiParameter.PATH, enum=list(hooks.AGENTS))
 
@@ -43,6 +49,14 @@ class HookQuerySerializer(PlainSerializer):
     )
     envelope = serializers.BooleanField(
         default=False, help_text="Answer `{status, output}`, so that a script can wait again."
+    )
+
+
+class HookStopQuerySerializer(PlainSerializer):
+    """Which call."""
+
+    call = serializers.RegexField(
+        r"^[A-Za-z0-9_-]{1,100}$", required=False, help_text="The id of the call, as it was asked."
     )
 
 
@@ -85,42 +99,89 @@ class HookView(APIView):
         responses={200: HookAnswerSerializer, **problems(403, 404, *BODY)},
     )
     def post(self, request: Request, agent: str) -> HttpResponseBase:
+        query = query_params(request, HookQuerySerializer, also=frozenset())
+        event = _Event(request, agent, query.get("call", ""))
+        call = event.ask(query["wait"])
+        if call is None:
+            denial = hooks.denial(event.agent, "The hook has stopped waiting for this call.")
+            return Response({"status": "cancelled", "output": denial})
+
+        def read(user: User) -> dict[str, Any] | None:
+            body = own_body(user, call.approval_id)
+            return None if body is None else hook_calls.allowed_once(call, body)
+
+        def render(body: Mapping[str, Any]) -> dict[str, Any]:
+            output = hooks.answer(event.agent, event.data, body)
+            return {"status": body["status"], "output": output} if query["envelope"] else output
+
+        body = read(caller(request))
+        if body is None:
+            raise Http404
+        if query["wait"] and body["status"] == "pending":
+            return waiting_response(request, body, query["wait"], read=read, render=render)
+        return Response(render(body))
+
+
+class HookStopView(APIView):
+    """Stop waiting for the approval of a call."""
+
+    permission_classes = (HasRole, MayAsk)
+    throttle_scope = "start"
+
+    @extend_schema(
+        operation_id="hooks_stop",
+        summary="Stop waiting for the approval of a call",
+        description=(
+            "Takes the event and the `call` of the request for approval, and cancels an approval "
+            "that is not decided and that no other hook waits for. The answer is that of the "
+            "request: a decision that was made meanwhile counts."
+        ),
+        parameters=[AGENT, HookStopQuerySerializer],
+        request=HookEventSerializer,
+        responses={200: HookAnswerSerializer, **problems(403, 404, *BODY)},
+    )
+    def post(self, request: Request, agent: str) -> Response:
+        query = query_params(request, HookStopQuerySerializer, also=frozenset())
+        event = _Event(request, agent, query.get("call", ""))
+        user = caller(request)
+        call = hook_calls.stop_waiting(actor=user, request=event.request, key=event.key)
+        body = own_body(user, call.approval_id) if call.approval_id is not None else None
+        if body is None:
+            denial = hooks.denial(event.agent, "The hook has stopped waiting for this call.")
+            return Response({"status": "cancelled", "output": denial})
+        body = hook_calls.allowed_once(call, body)
+        output = hooks.answer(event.agent, event.data, body)
+        return Response({"status": body["status"], "output": output})
+
+
+class _Event:
+    """The event of a request, the id of its call, and the approval that it asks for."""
+
+    def __init__(self, request: Request, agent: str, call: str) -> None:
         known = hooks.AGENTS.get(agent)
         if known is None:
             raise Http404
         require(access.may_start(request.user), READS_ONLY)
-        query = query_params(request, HookQuerySerializer, also=frozenset())
-        event = object_body(request.data)
-        number = _ask(request, known, event, query.get("call", ""))
+        self.agent = known
+        self.data = object_body(request.data)
+        key = f"hook:{known.name}:{call}" if call else hooks.key_of(known, self.data)
+        self.key = key or f"hook:{uuid4().hex}"
+        self.request = hooks.request_of(known, self.data)
+        self._user = caller(request)
 
-        def render(body: Mapping[str, Any]) -> dict[str, Any]:
-            output = hooks.answer(known, event, body)
-            return {"status": body["status"], "output": output} if query["envelope"] else output
-
-        body = own_body(caller(request), number)
-        if body is None:
-            raise Http404
-        if query["wait"] and body["status"] == "pending":
-            return waiting_response(
-                request,
-                body,
-                query["wait"],
-                read=lambda user: own_body(user, number),
-                render=render,
+    def ask(self, wait: float) -> HookCall | None:
+        """Return the call with its approval; None if its hook has stopped waiting."""
+        serializer = AskSerializer(data=self.request)
+        serializer.is_valid(raise_exception=True)
+        try:
+            return hook_calls.ask(
+                actor=self._user,
+                request=self.request,
+                fields=dict(serializer.validated_data),
+                key=self.key,
+                wait=wait,
             )
-        return Response(render(body))
-
-
-def _ask(request: Request, agent: hooks.Agent, event: Mapping[str, Any], call: str) -> int:
-    """Ask for the approval of the event's call, or find it; return its id."""
-    asked = hooks.request_of(agent, event)
-    serializer = AskSerializer(data=asked)
-    serializer.is_valid(raise_exception=True)
-    key = f"hook:{agent.name}:{call}" if call else hooks.key_of(agent, event)
-    try:
-        approval = services.ask(
-            actor=caller(request), fields=dict(serializer.validated_data), key=key, body=asked
-        )
-    except KeyReused as error:
-        raise IdempotencyMismatch from error
-    return approval.pk
+        except hook_calls.StoppedWaiting:
+            return None
+        except KeyReused as error:
+            raise IdempotencyMismatch from error

@@ -9,6 +9,7 @@ from django.db.models import (
     BooleanField,
     Case,
     CharField,
+    Count,
     Exists,
     F,
     Func,
@@ -19,6 +20,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.functions import Now
 from django.urls import reverse
 
 from workflows import conf
@@ -156,6 +158,13 @@ def expires_at(approval: Approval) -> datetime | None:
     return None
 
 
+def is_awaited(approval: Approval) -> bool | None:
+    """Whether a hook waits for the decision; None for an approval that no hook asked for."""
+    waits = Count("pk", filter=Q(waits_until__gt=Now()))
+    calls = approval.hook_calls.aggregate(all=Count("pk"), waiting=waits)
+    return calls["waiting"] > 0 if calls["all"] else None
+
+
 def approval_body(approval: Approval) -> dict[str, Any]:
     """Return an approval for its caller; the row comes from `approvals_of`.
 
@@ -185,6 +194,7 @@ def approval_body(approval: Approval) -> dict[str, Any]:
         "changes_left": hold.changes_left if hold else 0,
         "review_url": _review_url(execution, hold),
         "expires_at": expires_at(approval),
+        "awaited": is_awaited(approval) if status == Status.PENDING else None,
         "requested_by": {
             "agent": approval.agent,
             "session": approval.session,

@@ -58,6 +58,7 @@ def ask(
     key: str = "",
     body: Any = None,
     incomplete: bool = False,
+    deadline_seconds: float | None = None,
 ) -> Approval:
     """Ask for the approval of an action, and return it with its hold open or its review skipped.
 
@@ -67,6 +68,7 @@ def ask(
         key: the Idempotency-Key; the same key of the same credential returns the same approval.
         body: the body as it was sent, which has to be equal for the same key.
         incomplete: people fill in the arguments, which have to match the schema only then.
+        deadline_seconds: when the approval is rejected if its review has no deadline.
 
     Raises:
         InvalidRequest: names the invalid fields, and those that loosen the policy of the action.
@@ -79,7 +81,14 @@ def ask(
     try:
         with transaction.atomic():
             known = _known(actor, key, body_digest)
-            return known or _create(actor, fields, key, body_digest, incomplete=incomplete)
+            return known or _create(
+                actor,
+                fields,
+                key,
+                body_digest,
+                incomplete=incomplete,
+                deadline_seconds=deadline_seconds,
+            )
     except IntegrityError:
         # An equal request at the same moment was first.
         known = _known(actor, key, body_digest)
@@ -104,12 +113,21 @@ def _known(actor: User, key: str, body_digest: str) -> Approval | None:
 
 
 def _create(
-    actor: User, fields: Mapping[str, Any], key: str, body_digest: str, *, incomplete: bool
+    actor: User,
+    fields: Mapping[str, Any],
+    key: str,
+    body_digest: str,
+    *,
+    incomplete: bool,
+    deadline_seconds: float | None,
 ) -> Approval:
     action, asked_by = fields["action"], fields.get("requested_by", {})
     callback = fields.get("callback", {}).get("url", "")
     policy = ActionPolicy.of(action["name"])
     review = policy.review(fields, fields["phase"])
+    if review.seconds_to_deadline is None and deadline_seconds is not None:
+        deadline = {"timeout_seconds": deadline_seconds, "on_timeout": "reject"}
+        review = review.model_copy(update=deadline)
     risk = policy.risk(action["name"], fields.get("risk", ""))
     _check_values(action, fields["phase"], incomplete=incomplete)
     _check_urls(actor, asked_by.get("url", ""), callback)

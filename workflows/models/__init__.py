@@ -1,7 +1,7 @@
 """Database models of workflows.  Import them from here."""
 
 from .absences import Absence
-from .approvals import Approval, ApprovalPolicy
+from .approvals import Approval, ApprovalPolicy, HookCall
 from .calendars import BusinessCalendar
 from .commands import CommandLog, IdempotencyKey, QueuedCommand
 from .executions import (
@@ -50,6 +50,7 @@ __all__ = [
     "GateTool",
     "Grant",
     "Hold",
+    "HookCall",
     "IdempotencyKey",
     "LearningAttempt",
     "McpServer",

@@ -38,6 +38,10 @@ class ApiToken(models.Model):
         editable=False,
     )
     oauth_family = models.UUIDField(null=True, unique=True, editable=False)
+    #: SHA-256 of the authorization code that the client exchanged: a replay revokes the token.
+    oauth_code_digest = models.CharField(  # noqa: DJ001 - unique, and other tokens have none
+        max_length=64, null=True, unique=True, editable=False
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
 

@@ -124,15 +124,16 @@ def store_oauth_token(
     text: str,
     scopes: Iterable[str],
     gates: Iterable[str] | None,
+    code: str | None,
     expires_at: datetime,
 ) -> None:
     """Store an access token of an OAuth client; a refreshed one replaces the one before.
 
-    `family` is the same for all tokens that follow from one consent.  A token for `gates` has only
-    the scope `gate`.
+    `family` is the same for all tokens that follow from one consent; `code` is the authorization
+    code that the first one was given for.  A token for `gates` has only the scope `gate`.
 
-    Raises InvalidRequest for scopes that the user may not give and for unknown gates, and Revoked
-    for a family that was revoked.
+    Raises InvalidRequest for scopes that the user may not give and for unknown gates, Revoked for
+    a family that was revoked, and IntegrityError for a code that has a token.
     """
     wanted = _checked_scopes(user, scopes, confirmed=False)
     if gates is not None:
@@ -152,6 +153,7 @@ def store_oauth_token(
             name=(client.name or client.client_id)[:_MAX_NAME],
             oauth_client=client,
             oauth_family=family,
+            oauth_code_digest=_code_digest(code) if code else None,
             **changes,
         )
         return
@@ -163,6 +165,15 @@ def store_oauth_token(
 def end_oauth_family(family: UUID) -> None:
     """End the API token of a consent that its client gave back."""
     ApiToken.objects.filter(oauth_family=family, revoked_at=None).update(revoked_at=Now())
+
+
+def revoke_oauth_code(code: str) -> None:
+    """Revoke the tokens that an authorization code was exchanged for."""
+    revoke(tokens=ApiToken.objects.filter(oauth_code_digest=_code_digest(code)))
+
+
+def _code_digest(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _locked_maker(user: User) -> ApiToken | None:

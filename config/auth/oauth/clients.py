@@ -23,7 +23,13 @@ _HOUR = 3600
 
 
 def is_safe_redirect(uri: str) -> bool:
-    """Whether a code may be sent to `uri`: over https, or to this machine of the user's."""
+    """Whether a code may be sent to `uri`: over https, or to this machine of the user's.
+
+    Addresses are stored in one text with spaces between them, so an address with one would become
+    two, of which only the first was checked.
+    """
+    if not uri.isprintable() or any(map(str.isspace, uri)):
+        return False
     try:
         parts = urlsplit(uri)
         host = parts.hostname or ""
@@ -42,10 +48,10 @@ def _is_loopback(host: str) -> bool:
 
 
 class RegistrationAllowed:
-    """Dynamic registration: limited per hour, with safe redirect URIs only."""
+    """Dynamic registration: limited per hour."""
 
     def has_permission(self, request: HttpRequest) -> bool:
-        return _has_safe_redirects(request) and _may_register(address_of(request))
+        return _may_register(address_of(request))
 
 
 class DocumentAllowed:
@@ -64,14 +70,17 @@ class DocumentAllowed:
         return _may_register(client_address(remote, forwarded))
 
 
-def _has_safe_redirects(request: HttpRequest) -> bool:
-    if request.method == "DELETE":
-        return True
+def unsafe_redirect(body: bytes) -> str | None:
+    """Return the first redirect URI of client metadata that is not safe; None if all are.
+
+    The toolkit's view says what else is wrong with the metadata.
+    """
     try:
-        uris = json.loads(request.body).get("redirect_uris", [])
+        uris = json.loads(body).get("redirect_uris", [])
     except (ValueError, AttributeError):
-        return True  # the view says what is wrong with the body
-    return not isinstance(uris, list) or all(is_safe_redirect(str(each)) for each in uris)
+        return None
+    texts = [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
+    return next((uri for uri in texts if not is_safe_redirect(uri)), None)
 
 
 def _may_register(address: str) -> bool:

@@ -2,9 +2,15 @@
 
 from django.urls import path
 from oauth2_provider import views
-from oauth2_provider.urls import dcr_urlpatterns, metadata_urlpatterns
+from oauth2_provider.urls import metadata_urlpatterns
 
-from .views import ConsentView, JsonTokenView, ResourceMetadataView
+from .views import (
+    ConsentView,
+    JsonTokenView,
+    RegisteredClientView,
+    RegistrationView,
+    ResourceMetadataView,
+)
 
 app_name = "oauth2_provider"
 _RESOURCE = ".well-known/oauth-protected-resource"
@@ -19,6 +25,10 @@ urlpatterns = [
     path("oauth/authorize/", ConsentView.as_view(), name="authorize"),
     path("oauth/token/", JsonTokenView.as_view(), name="token"),
     path("oauth/revoke/", views.RevokeTokenView.as_view(), name="revoke-token"),
+    path("oauth/register/", RegistrationView.as_view(), name="dcr-register"),
+    path(
+        "oauth/register/<str:client_id>/",
+        RegisteredClientView.as_view(),
+        name="dcr-register-management",
+    ),
 ]
-for each in dcr_urlpatterns:
-    urlpatterns.append(path(f"oauth/{each.pattern}", each.callback, name=each.name))

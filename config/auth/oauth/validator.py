@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from oauth2_provider.models import get_access_token_model, get_refresh_token_model
 from oauth2_provider.oauth2_validators import OAuth2Validator
@@ -36,8 +36,16 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
         A token that is meant for MCP gates (RFC 8707) is limited to them and to the scope `gate`.
 
         Raises InvalidScopeError for scopes that the person may not give (any more), and
-        InvalidGrantError when the API token was revoked.
+        InvalidGrantError when the API token was revoked or the code was used at the same moment.
         """
+        try:
+            self._store(token, request, *args, **kwargs)
+        except IntegrityError:
+            tokens.revoke_oauth_code(request.code)
+            raise InvalidGrantError(request=request) from None
+
+    def _store(self, token: dict[str, Any], request: Request, *args: Any, **kwargs: Any) -> None:
+        code = request.code if request.grant_type == "authorization_code" else None
         with transaction.atomic():
             super().save_bearer_token(token, request, *args, **kwargs)
             text = token["access_token"]
@@ -58,6 +66,7 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
                     text=text,
                     scopes=stored.scope.split(),
                     gates=gates,
+                    code=code,
                     expires_at=stored.expires,
                 )
             except InvalidRequest as invalid:
@@ -71,6 +80,15 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
         """Refuse unsafe addresses also of clients that changed theirs, or have a document."""
         known = super().validate_redirect_uri(client_id, redirect_uri, request, *args, **kwargs)
         return bool(known and is_safe_redirect(redirect_uri))
+
+    def validate_code(
+        self, client_id: str, code: str, client: Any, request: Request, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Revoke the tokens of a code that was used before (RFC 6749, 4.1.2)."""
+        valid = super().validate_code(client_id, code, client, request, *args, **kwargs)
+        if not valid:
+            tokens.revoke_oauth_code(code)
+        return bool(valid)
 
     def validate_refresh_token(
         self, refresh_token: str, client: Any, request: Request, *args: Any, **kwargs: Any

@@ -6,13 +6,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import forms
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
 from oauth2_provider.forms import AllowForm
 from oauth2_provider.models import get_application_model
 from oauth2_provider.views import (
     AuthorizationView,
+    DynamicClientRegistrationManagementView,
+    DynamicClientRegistrationView,
     OAuthProtectedResourceMetadataView,
     TokenView,
 )
@@ -20,6 +23,7 @@ from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
 
 from workflows.conf import site_url
 
+from .clients import unsafe_redirect
 from .options import SCOPES
 
 #: Scopes that a person has to tick.
@@ -124,6 +128,27 @@ class JsonTokenView(TokenView):  # type: ignore[misc]
         response["Content-Type"] = "application/json"
         response["Cache-Control"] = "no-store"
         return response
+
+
+class _SafeRedirects:
+    """Refuses client metadata with a redirect URI that a code may not be sent to."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        uri = unsafe_redirect(request.body) if request.method in ("POST", "PUT") else None
+        if uri is not None:
+            description = f"redirect_uris: {uri!r} is neither https nor http on localhost"
+            body = {"error": "invalid_redirect_uri", "error_description": description}
+            return JsonResponse(body, status=400)
+        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        return response
+
+
+class RegistrationView(_SafeRedirects, DynamicClientRegistrationView):  # type: ignore[misc]
+    """django-oauth-toolkit's view of RFC 7591, with safe redirect URIs only."""
+
+
+class RegisteredClientView(_SafeRedirects, DynamicClientRegistrationManagementView):  # type: ignore[misc]
+    """django-oauth-toolkit's view of RFC 7592, with safe redirect URIs only."""
 
 
 class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[misc]

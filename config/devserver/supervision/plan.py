@@ -41,7 +41,8 @@ class Plan:
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
         web += ["--application-close-timeout", "3"]
-        web += ["--access-log", str(self.home / "logs" / "access.log"), "config.asgi:application"]
+        # No access log: it would have queries, with the codes of sign-ins.
+        web += ["--verbosity", "0", "config.asgi:application"]
         return [
             ("web", web, self.env_for("web"), ""),
             (

@@ -20,6 +20,7 @@ from reviews.chat.messages import (
     outcome,
     payload_text,
     single_fields,
+    target,
     utc_text,
 )
 from reviews.chat.teams_cards import unformatted
@@ -127,28 +128,28 @@ def _request(heading: dict[str, Any], hold: Hold) -> Card:
     if not answers_in_teams(hold):
         text = _text(_("Sign in to Holdpoint to decide this review."))
         return _card([heading, last, text], [_open_button(url)])
-    target = {"hold": hold.pk, "version": hold.execution.version}
-    buttons = [_approve(target), _reject(target, hold)]
+    data = target(hold)
+    buttons = [_approve(data), _reject(data, hold)]
     card = _card([heading, *_payload(hold), last], [*buttons, _open_button(url)])
     fields = edit_fields(hold)
     if not fields:
         return card
-    with_edit = {**card, "actions": [*buttons, _edit(target, fields), _open_button(url)]}
+    with_edit = {**card, "actions": [*buttons, _edit(data, fields), _open_button(url)]}
     return with_edit if _size(with_edit) <= _MAX_BYTES else card
 
 
-def _approve(target: dict[str, Any]) -> dict[str, Any]:
+def _approve(data: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "Action.Execute",
         "title": _("Approve"),
         "verb": "approve",
         "style": "positive",
         "associatedInputs": "none",
-        "data": target,
+        "data": data,
     }
 
 
-def _reject(target: dict[str, Any], hold: Hold) -> dict[str, Any]:
+def _reject(data: dict[str, Any], hold: Hold) -> dict[str, Any]:
     reason = _input_text(
         REASON, _("Reason"), is_multiline=True, is_required=reason_required(hold, SOURCE)
     )
@@ -157,18 +158,18 @@ def _reject(target: dict[str, Any], hold: Hold) -> dict[str, Any]:
         "title": _("Reject"),
         "verb": "reject",
         "style": "destructive",
-        "data": target,
+        "data": data,
     }
     return _show_card(_("Reject…"), [reason], reject)
 
 
-def _edit(target: dict[str, Any], fields: Iterable[FormField]) -> dict[str, Any]:
+def _edit(data: dict[str, Any], fields: Iterable[FormField]) -> dict[str, Any]:
     comment = _input_text(COMMENT, _("Comment"), is_multiline=True)
     approve = {
         "type": "Action.Execute",
         "title": _("Approve with changes"),
         "verb": "edit",
-        "data": target,
+        "data": data,
     }
     return _show_card(_("Edit…"), [*map(_input, fields), comment], approve)
 

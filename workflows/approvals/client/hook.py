@@ -10,7 +10,8 @@ the hook would be in the list of processes, which every user of the machine can 
 
 It fails closed: without a decision it exits with 2 and a reason on standard error, which denies the
 call in both agents. That covers an unreachable server, a wrong answer, a signal and the end of
-`--timeout`, which has to be shorter than the timeout of the hook in the agent's settings: an agent
+`--timeout`. It then tells the server that nobody waits any more, which cancels the approval. The
+timeout has to be shorter than the timeout of the hook in the agent's settings: an agent
 goes on without the hook when the hook takes longer. `|| exit 2` covers a missing Python.
 """
 
@@ -34,11 +35,24 @@ from typing import Any, NoReturn
 EVENTS = {"claude-code": "PreToolUse", "codex": "PermissionRequest"}
 _RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT = 50
+#: An agent that has sent a signal does not wait long for the end.
+_STOP_SECONDS = 5
 _MAX_BYTES = 4 * 2**20
+_SIGNALS = [
+    number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, 0))
+]
 
 
 class Denied(Exception):
     """No decision; the text says why."""
+
+
+class TimedOut(Denied):
+    """Nobody decided before the end of `--timeout`."""
+
+
+class Terminated(BaseException):
+    """A signal."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -53,14 +67,25 @@ def main() -> None:
     parser.add_argument("agent", choices=EVENTS)
     parser.add_argument("--timeout", type=float, default=540.0, help="seconds")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: deny("the hook was terminated"))
+    for number in _SIGNALS:
+        signal.signal(number, terminate)
     try:
-        answer = decided(options.agent, sys.stdin.buffer.read(), options.timeout)
-        print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to the agent
-    except Denied as denied:
-        deny(str(denied))
-    except BaseException as error:  # also an interrupt must not let the call through
+        try:
+            answer = decided(options.agent, sys.stdin.buffer.read(), options.timeout)
+            print(json.dumps(answer), flush=True)  # noqa: T201 - the answer to the agent
+        except Denied as denied:
+            deny(str(denied))
+    except Terminated:
+        deny("the hook was terminated")
+    except BaseException as error:  # no error must let the call through
         deny(f"{type(error).__name__}: {error}")
+
+
+def terminate(*_: object) -> NoReturn:
+    """Handle the first signal; the ones after it would disturb the end."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise Terminated
 
 
 def deny(reason: str) -> NoReturn:
@@ -71,21 +96,58 @@ def deny(reason: str) -> NoReturn:
 
 def decided(agent: str, event: bytes, timeout: float) -> dict[str, Any]:
     """Return the answer of the server, once people have decided; raise Denied otherwise."""
-    end = time.monotonic() + timeout
     base, token = credentials(agent)
-    key, pause, last = uuid.uuid4().hex, 0.5, "nobody decided in time"
-    while (left := end - time.monotonic()) > 0:
-        try:
-            body = post(base, token, agent, event, key, left)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            last = f"{type(error).__name__}: {error}"
-            time.sleep(max(0.0, min(pause * random.uniform(0.5, 1), end - time.monotonic())))  # noqa: S311
-            pause = min(pause * 2, 15)
-            continue
-        if body.get("status") != "pending":
-            return checked(agent, body)
+    call = Call(base, token, agent, event)
+    try:
+        return checked(agent, call.wait(timeout))
+    except BaseException as error:
+        last = call.stop()
+        if isinstance(error, TimedOut) and last.get("status") == "approved":
+            return checked(agent, last)
+        raise
+
+
+class Call:
+    """The call of a tool that needs an approval; its id continues the same approval."""
+
+    def __init__(self, base: str, token: str, agent: str, event: bytes) -> None:
+        self._address = f"{base}/api/v1/hooks/{agent}/"
+        self._token = token
+        self._event = event
+        self._id = uuid.uuid4().hex
+
+    def wait(self, timeout: float) -> dict[str, Any]:
+        """Return the decision; raise TimedOut without one."""
+        end = time.monotonic() + timeout
         pause, last = 0.5, "nobody decided in time"
-    raise Denied(last)
+        while (left := end - time.monotonic()) > 0:
+            wait = int(max(1, min(_LONGEST_WAIT, left)))
+            query = f"?wait={wait}&envelope=true&call={self._id}"
+            try:
+                body = post(
+                    f"{self._address}{query}", self._token, self._event, min(wait + 10, left + 1)
+                )
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                last = f"{type(error).__name__}: {error}"
+                time.sleep(max(0.0, min(pause * random.uniform(0.5, 1), end - time.monotonic())))  # noqa: S311
+                pause = min(pause * 2, 15)
+                continue
+            if body.get("status") != "pending":
+                return body
+            pause, last = 0.5, "nobody decided in time"
+        raise TimedOut(last)
+
+    def stop(self) -> dict[str, Any]:
+        """Tell the server that nobody waits any more; return its answer, or {} without one."""
+        try:
+            return post(
+                f"{self._address}stop/?call={self._id}", self._token, self._event, _STOP_SECONDS
+            )
+        except (Denied, OSError, http.client.HTTPException, ValueError):
+            return {}  # the server notices that nobody waits, and the approval has a deadline
+
+    def _post(self, path: str, seconds: float) -> dict[str, Any]:
+        return post(f"{self._address}{path}", self._token, self._event, seconds)
 
 
 def credentials(agent: str) -> tuple[str, str]:
@@ -120,11 +182,10 @@ def stored(path: Path) -> tuple[object, object]:
     return values.get("url"), values.get("token")
 
 
-def post(base: str, token: str, agent: str, event: bytes, key: str, left: float) -> dict[str, Any]:
-    """Send the event; the same key continues the same approval."""
-    wait = int(max(1, min(_LONGEST_WAIT, left)))
+def post(url: str, token: str, event: bytes, seconds: float) -> dict[str, Any]:
+    """Send the event and return the server's answer."""
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
-        f"{base}/api/v1/hooks/{agent}/?wait={wait}&envelope=true&call={key}",
+        url,
         data=event,
         headers={
             "Authorization": f"Bearer {token}",
@@ -133,7 +194,7 @@ def post(base: str, token: str, agent: str, event: bytes, key: str, left: float)
     )
     opener = urllib.request.build_opener(_NoRedirects)
     try:
-        with opener.open(request, timeout=min(wait + 10, left + 1)) as response:
+        with opener.open(request, timeout=seconds) as response:
             data = response.read(_MAX_BYTES)
             if len(data) < int(response.headers.get("Content-Length") or 0):
                 raise ConnectionError("the connection was cut within the answer")

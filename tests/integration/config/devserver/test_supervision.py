@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -33,6 +35,8 @@ from config.devserver.supervision.prepare import answers
 from config.devserver.supervision.process_tree import ProcessTree
 from config.devserver.supervisor import Supervisor
 from config.paths import BASE_DIR
+from tests.support.ports import free_port
+from tests.support.processes import environment
 from workflows.common import restart_backoff
 
 ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
@@ -234,6 +238,32 @@ def test_no_child_receives_the_owners_database_url(monkeypatch) -> None:
     assert plan.owner_url == "postgres://owner:secret@h/n"
     for name, _, env, _ in plan.children():
         assert "secret" not in " ".join(env.values()), name
+
+
+def test_no_log_of_daphne_has_an_address(db, monkeypatch, tmp_path: Path) -> None:
+    """The web process of `make run` really serves; deployments start daphne in the same way."""
+    monkeypatch.setenv("HOLDPOINT_HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDPOINT_PORT", str(port := free_port()))
+    plan = read_plan()
+    (command,) = [line for name, line, _, _ in plan.children() if name == "web"]
+    (tmp_path / "logs").mkdir()
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        web = subprocess.Popen(command, cwd=BASE_DIR, env=environment(), stdout=file, stderr=file)
+    try:
+        assert wait_until(lambda: answers(plan), 60), output.read_text()
+        httpx.get(f"http://127.0.0.1:{port}/login/?next=/S3CRET&password=S3CRET")
+        httpx.post(f"http://127.0.0.1:{port}/answer/S3CRET/?code=S3CRET")
+    finally:
+        web.terminate()
+        web.wait(30)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert output in written
+    for path in written:
+        assert b"S3CRET" not in path.read_bytes(), path
+    for name in ("Dockerfile", "Procfile", "systemd/holdpoint-web@.service"):
+        text = (BASE_DIR / "deploy" / name).read_text()
+        assert re.search(r"daphne\W+-v\W+0\W", text), name
 
 
 def test_the_home_comes_from_the_environment(monkeypatch, tmp_path: Path) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import structlog
 from django.contrib.auth.models import User
+from django.contrib.sessions.middleware import SessionMiddleware
 from django.test import Client
 
+from config.observability import request_log
+from config.observability.logs import logging_config
 from tests.integration.workflows.conftest import engine, ledger, value  # noqa: F401
 from tests.integration.workflows.webhooks.conftest import person
 from tests.support.pages import browser
@@ -33,8 +40,6 @@ def lines() -> Iterator[list[dict[str, Any]]]:
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    from config.observability import request_log
-
     logger = request_log.logger
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, keep],
@@ -66,6 +71,72 @@ def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa
     assert "user" not in lines[-1]
     Client().get("/livez")
     assert lines[-1]["path"] == "/login/"
+
+
+SECRET = "S3CRETtokenOfSomebody"
+#: Addresses that carry, or once carried, a secret.
+PATHS = (
+    f"/answer/{SECRET}/",
+    f"/answer/?decision={SECRET}",
+    f"/login/?password={SECRET}",
+    f"/login/?next=/oauth/authorize/%3Fstate%3D{SECRET}",
+    f"/login/oidc/callback/?code={SECRET}&state={SECRET}",
+    f"/oauth/authorize/?client_id=x&state={SECRET}&code_challenge={SECRET}",
+    f"/oauth/register/x/?token={SECRET}",
+    f"/api/v1/hooks/codex/?call={SECRET}",
+    f"/search/?q={SECRET}",
+    f"/nowhere/?password={SECRET}",
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_no_line_of_a_refused_or_failed_request_has_a_secret(style, monkeypatch) -> None:
+    """All lines at the level DEBUG, with the requests that Django adds to them."""
+    options = logging_config(level="DEBUG", style=style)["formatters"]["structlog"]
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(options.pop("()")(**options))
+    root = logging.getLogger()
+    names = ("", "django", "django.request", "django.security", "config", "workflows", "reviews")
+    levels = {name: logging.getLogger(name).level for name in names}
+    monkeypatch.setattr(request_log.logger, "info", partial(log_at, root), raising=False)
+    for name in names:
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    root.addHandler(handler)
+    try:
+        statuses = {answer.status_code for answer in refused_requests()}
+        with monkeypatch.context() as broken:
+            broken.setattr(SessionMiddleware, "process_request", fail)
+            client = Client(raise_request_exception=False)
+            statuses |= {client.get(path).status_code for path in PATHS}
+    finally:
+        root.removeHandler(handler)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+    assert {400, 403, 404, 405, 500} <= statuses
+    text = written.getvalue()
+    assert "WSGIRequest" in text
+    assert "/answer/" in text
+    assert SECRET not in text, next(line for line in text.splitlines() if SECRET in line)
+
+
+def refused_requests() -> Iterator[Any]:
+    for path in PATHS:
+        form = {"token": SECRET, "password": SECRET}
+        yield Client().get(path)
+        yield Client().post(path, form)
+        yield Client(enforce_csrf_checks=True).post(path, form)
+        yield Client().put(path, json.dumps(form), content_type="application/json")
+        yield Client().get(path, headers={"host": "elsewhere.example"})
+
+
+def log_at(root: logging.Logger, event: str, **fields: Any) -> None:
+    root.info(event, extra={f"field_{name}": value for name, value in fields.items()})
+
+
+def fail(*args: Any, **kwargs: Any) -> None:
+    raise RuntimeError("it broke")
 
 
 def test_worker_lines_carry_the_request_id_of_the_job(monkeypatch) -> None:
@@ -130,7 +201,7 @@ from config.observability import telemetry
 from django.test import Client
 from workflows.common import tracing
 Client(headers={"host": "localhost"}).get("/livez")
-tracing.report(ValueError("it broke"))
+tracing.report(ValueError("it broke at /login/?password=S3CRET"))
 telemetry.flush()
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
@@ -165,3 +236,7 @@ def test_spans_and_errors_reach_the_configured_endpoints(db, collector) -> None:
     assert {"sentry_sdk", "opentelemetry"} <= loaded
     paths = {path.partition("?")[0] for path, _ in found}
     assert paths == {"/v1/traces", "/api/1/envelope/"}
+    (event,) = (body for path, body in found if path.startswith("/api/"))
+    text = gzip.decompress(event) if event.startswith(b"\x1f\x8b") else event
+    assert b"it broke at /login/?" in text
+    assert b"S3CRET" not in text

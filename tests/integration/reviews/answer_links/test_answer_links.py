@@ -1,15 +1,19 @@
-"""Links in e-mails: GET shows the review, POST decides it once, as the person of the link."""
+"""Links in e-mails: the token is posted, and decides the review once, as the person of the link."""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core import mail, signing
+from django.db import connections
 from django.test import Client
 
 from reviews.answer_links import services
+from reviews.decisions.withdrawal import withdraw
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.notifications.conftest import consume_journal
@@ -58,6 +62,12 @@ def link(user: User, hold: Hold) -> str:
     return path
 
 
+def opened(client: Client, link: str, **form: str) -> Any:
+    """What a browser gets that posts the token of the link, and the form of its page."""
+    _, _, token = link.partition("#")
+    return client.post("/answer/review/", {"token": token, **form})
+
+
 def test_the_link_of_a_mail_shows_the_review_and_decides_it_once(ann: User, hold: Hold) -> None:
     mails_everything(ann)
     consume_journal()
@@ -67,22 +77,27 @@ def test_the_link_of_a_mail_shows_the_review_and_decides_it_once(ann: User, hold
     path = path[path.index("/answer/") :]
     browser = Client(enforce_csrf_checks=True)
 
-    shown = browser.get(path)
+    page = browser.get(path)  # as programs that scan e-mails do: no token is sent
+    assert page.status_code == 200
+    assert "no-store" in page["Cache-Control"]
+    token = {"csrfmiddlewaretoken": csrf(browser)}
+    shown = opened(browser, path, **token)
     assert shown.status_code == 200
     assert shown.context["d"]["can_decide"]
     assert "no-store" in shown["Cache-Control"]
-    assert not HumanReviewRecord.objects.exists()  # GET decides nothing: scanners open links
+    assert not HumanReviewRecord.objects.exists()
 
-    form = {"decision": "APPROVE", "comment": "fine", "csrfmiddlewaretoken": csrf(browser)}
-    decided = browser.post(path, form)
-    assert (decided.status_code, decided["Location"]) == (303, path)
+    form = {"decision": "APPROVE", "comment": "fine", **token}
+    decided = opened(browser, path, **form)
+    assert decided.status_code == 200
+    assert decided.context["d"]["decided"]["by"] == "ann"
     record = HumanReviewRecord.objects.get()
     assert (record.reviewer, record.decision, record.source) == (ann, "APPROVE", "link")
 
-    after = browser.get(path)
+    after = opened(browser, path, **token)
     assert after.context["d"]["decided"]["by"] == "ann"
     assert "view" not in after.context  # the payload is no longer shown
-    assert browser.post(path, {**form, "decision": "REJECT"}).status_code == 409
+    assert opened(browser, path, **{**form, "decision": "REJECT"}).status_code == 409
     assert HumanReviewRecord.objects.count() == 1
 
 
@@ -102,8 +117,7 @@ def test_the_page_has_what_an_agent_says_about_its_action(
     }
     approval = ask(actor=make_user("olga", "integrator"), fields=fields)
     hold = Hold.objects.get(execution=approval.execution_id)
-    shown = client.get(link(ann, hold))
-    assert shown["Referrer-Policy"] == "strict-origin"
+    shown = opened(client, link(ann, hold))
     for expected in (
         "payments.transfer", "Sends money.", "billing-bot", "s-1", "olga", "<strong>4711</strong>",
     ):  # fmt: skip
@@ -113,18 +127,18 @@ def test_the_page_has_what_an_agent_says_about_its_action(
 
 def test_a_post_from_another_site_decides_nothing(ann: User, hold: Hold) -> None:
     browser = Client(enforce_csrf_checks=True)
-    assert browser.post(link(ann, hold), {"decision": "APPROVE"}).status_code == 403
+    assert opened(browser, link(ann, hold), decision="APPROVE").status_code == 403
     assert not HumanReviewRecord.objects.exists()
 
 
 def test_a_rejection_needs_its_reason(client: Client, ann: User, hold: Hold) -> None:
     path = link(ann, hold)
-    assert client.post(path, {"decision": "REJECT"}).status_code == 422
-    assert client.post(path, {"decision": "REJECT", "comment": "no"}).status_code == 303
+    assert opened(client, path, decision="REJECT").status_code == 422
+    assert opened(client, path, decision="REJECT", comment="no").status_code == 200
     assert HumanReviewRecord.objects.get().comment == "no"
 
 
-def test_a_link_ends_with_an_event_of_the_run(client: Client, ann: User, hold: Hold) -> None:
+def test_other_events_of_the_run_do_not_end_a_link(client: Client, ann: User, hold: Hold) -> None:
     path = link(ann, hold)
     message = AddMessage(role="user", content="more context")
     submit_command(
@@ -134,10 +148,104 @@ def test_a_link_ends_with_an_event_of_the_run(client: Client, ann: User, hold: H
         source="rest",
         version=None,
     )
-    shown = client.get(path)
-    assert shown.context["moved_on"]
-    assert client.post(path, {"decision": "APPROVE"}).status_code == 409
+    assert opened(client, path, decision="APPROVE").status_code == 200
+    assert HumanReviewRecord.objects.get().decision == "APPROVE"
+
+
+def test_a_decision_on_a_parallel_review_does_not_end_a_link(
+    client: Client, ann: User, start: Start
+) -> None:
+    tasks = (echo("a", phase=AFTER), echo("b", phase=AFTER))
+    first, second = Hold.objects.filter(execution=start(*tasks))
+    paths = [link(ann, first), link(ann, second)]
+    for path in paths:
+        assert opened(client, path, decision="APPROVE").status_code == 200
+    assert set(HumanReviewRecord.objects.values_list("hold", flat=True)) == {first.pk, second.pk}
+
+
+def test_everybody_of_a_quorum_votes_by_their_link(
+    client: Client, ann: User, make_user: MakeUser, start: Start
+) -> None:
+    people = [ann, *(make_user(name, "reviewer", email="r@example.com") for name in ("ben", "cat"))]
+    hold = only_hold(start(echo("a", phase=AFTER, quorum=3)))
+    paths = [link(person, hold) for person in people]
+    first = opened(client, paths[0], decision="APPROVE")
+    assert first.status_code == 200
+    assert "Your approval counts. 2 more approvals are needed." in first.text
+    again = opened(client, paths[0], decision="APPROVE")
+    assert again.status_code == 409
+    assert "2 more approvals are needed" in again.text
+    second = opened(client, paths[1], decision="APPROVE")
+    assert "Your approval counts. 1 more approval is needed." in second.text
+    assert "view" in opened(client, paths[2]).context
+    last = opened(client, paths[2], decision="APPROVE")
+    assert last.context["d"]["decided"]["decision"] == "APPROVE"
+    assert [each.reviewer for each in HumanReviewRecord.objects.order_by("id")] == people
+    assert Hold.objects.get(pk=hold.pk).status == Hold.Status.APPROVED
+
+
+def test_votes_by_link_at_once_all_count(ann: User, make_user: MakeUser, start: Start) -> None:
+    people = [ann, *(make_user(name, "reviewer", email="r@example.com") for name in ("ben", "cat"))]
+    hold = only_hold(start(echo("a", phase=AFTER, quorum=3)))
+    # Each link is pressed twice.
+    paths = [link(person, hold) for person in people] * 2
+
+    def vote(path: str) -> int:
+        try:
+            return int(opened(Client(), path, decision="APPROVE").status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(paths)) as pool:
+        statuses = sorted(pool.map(vote, paths))
+    assert statuses == [200, 200, 200, 409, 409, 409]
+    assert HumanReviewRecord.objects.count() == 3
+    assert Hold.objects.get(pk=hold.pk).status == Hold.Status.APPROVED
+
+
+def test_a_link_ends_with_a_change_of_what_the_review_shows(
+    client: Client, ann: User, hold: Hold
+) -> None:
+    path = link(ann, hold)
+    Hold.objects.filter(pk=hold.pk).update(payload={"other": 1})
+    shown = opened(client, path)
+    assert shown.context["is_changed"]
+    assert "view" not in shown.context
+    assert f"/review/{hold.execution_id}/{hold.pk}/" in shown.text
+    assert opened(client, path, decision="APPROVE").status_code == 409
     assert not HumanReviewRecord.objects.exists()
+
+
+def test_a_withdrawn_decision_is_not_given_again_by_its_link(
+    client: Client, ann: User, start: Start
+) -> None:
+    """Whoever else has the link could undo the undoing."""
+    hold = only_hold(start(echo("a", phase=AFTER, quorum=2)))
+    path = link(ann, hold)
+    assert opened(client, path, decision="APPROVE").status_code == 200
+    withdraw(hold_id=hold.pk, user=ann, source="web")
+    assert "Your decision was withdrawn" in opened(client, path).text
+    assert opened(client, path, decision="APPROVE").status_code == 409
+    assert HumanReviewRecord.objects.standing().count() == 0
+    assert opened(client, link(ann, hold), decision="APPROVE").status_code == 200
+
+
+def test_a_link_of_the_future_is_refused(
+    client: Client, ann: User, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made while the clock was ahead, it would last longer than links do."""
+    now = time.time()
+    for ahead, status in (
+        (10 * 86_400, 410),
+        (120, 410),
+        (30, 200),
+        (-86_000, 200),
+        (-86_500, 410),
+    ):
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "time", lambda ahead=ahead: now + ahead)
+            path = link(ann, hold)
+        assert opened(client, path).status_code == status, ahead
 
 
 @pytest.mark.parametrize("change", ["password", "inactive", "group"])
@@ -153,19 +261,22 @@ def test_a_link_ends_with_the_rights_of_its_person(
         ann.save()
     else:
         ann.groups.clear()
-    assert client.get(path).status_code == 410
-    assert client.post(path, {"decision": "APPROVE"}).status_code == 410
+    assert opened(client, path).status_code == 410
+    assert opened(client, path, decision="APPROVE").status_code == 410
     assert not HumanReviewRecord.objects.exists()
 
 
-@pytest.mark.parametrize("name", ["user", "hold", "version"])
+@pytest.mark.parametrize("name", ["user", "hold", "shown", "made"])
 def test_a_changed_link_is_refused(name: str, client: Client, ann: User, hold: Hold) -> None:
-    token = link(ann, hold).split("/")[2]
-    content = {**signing.loads(token, salt="reviews.answer_links"), name: 1}
-    forged = signing.dumps(content, key="another key", salt="reviews.answer_links")
-    other_salt = signing.dumps(content, salt="reviews.other")
-    for each in (forged, other_salt, token[:-1], token.partition(":")[0], "x"):
-        assert client.get(f"/answer/{each}/").status_code == 410
+    _, _, token = link(ann, hold).partition("#")
+    salt = "reviews.answer_links.shown"
+    content = {**signing.Signer(salt=salt).unsign_object(token), name: 1}
+    forged = signing.Signer(key="another key", salt=salt).sign_object(content)
+    other_salt = signing.Signer(salt="reviews.other").sign_object(content)
+    earlier = signing.dumps(content, salt="reviews.answer_links")
+    for each in (forged, other_salt, earlier, token[:-1], token.partition(":")[0], ""):
+        assert opened(client, f"#{each}").status_code == 410, each
+    assert client.get(f"/answer/{token}/").status_code == 404
     assert not HumanReviewRecord.objects.exists()
 
 
@@ -174,7 +285,7 @@ def test_no_link_works_while_links_are_off(
 ) -> None:
     path = link(ann, hold)
     settings.HOLDPOINT = {**settings.HOLDPOINT, "answer_link_hours": 0}
-    assert client.get(path).status_code == 410
+    assert opened(client, path).status_code == 410
     assert services.path_for(ann, hold) == ""
 
 
@@ -182,8 +293,8 @@ def test_four_eyes_hold_for_links(client: Client, make_user: MakeUser, start: St
     both = make_user("both", "reviewer", "operator", email="both@example.com")
     own = only_hold(start(echo("a", phase=AFTER), actor=both))
     path = link(both, own)
-    assert not client.get(path).context["d"]["can_decide"]
-    assert client.post(path, {"decision": "APPROVE"}).status_code == 403
+    assert not opened(client, path).context["d"]["can_decide"]
+    assert opened(client, path, decision="APPROVE").status_code == 403
     assert not HumanReviewRecord.objects.exists()
 
 
@@ -192,13 +303,13 @@ def test_high_risk_and_step_up_ask_to_sign_in(
 ) -> None:
     path = link(ann, hold)
     Hold.objects.filter(pk=hold.pk).update(critical=True, phase=BEFORE)
-    assert client.post(path, {"decision": "APPROVE"}).status_code == 403
+    assert opened(client, path, decision="APPROVE").status_code == 403
     assert services.path_for(ann, Hold.objects.get(pk=hold.pk)) == ""
     Hold.objects.filter(pk=hold.pk).update(critical=False, phase=AFTER)
     settings.HOLDPOINT = {**settings.HOLDPOINT, "step_up": "all"}
-    shown = client.get(path)
+    shown = opened(client, path)
     assert "view" not in shown.context
-    assert client.post(path, {"decision": "REJECT", "comment": "no"}).status_code == 403
+    assert opened(client, path, decision="REJECT", comment="no").status_code == 403
     assert not HumanReviewRecord.objects.exists()
 
 
@@ -207,8 +318,9 @@ def test_a_link_takes_neither_edits_nor_other_decisions(
 ) -> None:
     path = link(ann, hold)
     for decision in ("", "REQUEST_CHANGES", "EDIT"):
-        assert client.post(path, {"decision": decision, "comment": "no"}).status_code == 422
-    client.post(path, {"decision": "APPROVE", "edits_json": '{"a": 2}', "edits": '{"a": 2}'})
+        assert opened(client, path, decision=decision, comment="no").status_code == 422
+    edits = {"edits_json": '{"a": 2}', "edits": '{"a": 2}'}
+    opened(client, path, decision="APPROVE", **edits)
     assert not HumanReviewRecord.objects.get().is_edited
 
 
@@ -218,24 +330,24 @@ def test_attempts_of_a_link_are_limited(
     monkeypatch.setattr(throttling, "time", SimpleNamespace(time=lambda: 1_800_000_010.0))
     settings.HOLDPOINT = {**settings.HOLDPOINT, "decisions_per_minute": 2}
     path = link(ann, hold)
-    sent = [client.post(path, {"decision": "REJECT"}) for _ in range(4)]
+    sent = [opened(client, path, decision="REJECT") for _ in range(4)]
     assert [each.status_code for each in sent] == [422, 422, 429, 429]
     assert sent[-1]["Retry-After"] == "50"
     assert "Too many decisions" in sent[-1].content.decode()
     assert (
         CommandLog.objects.filter(execution=hold.execution).exclude(outcome="applied").count() == 2
     )
-    assert client.get(path).status_code == 200
+    assert opened(client, path).status_code == 200
     assert not throttling.count_requests(f"user-{ann.pk}", ["decide"])  # REST counts apart
 
 
 def test_useless_attempts_of_a_link_are_not_logged(client: Client, ann: User, hold: Hold) -> None:
     path = link(ann, hold)
     before = CommandLog.objects.count()
-    assert client.post(path, {"decision": "x"}).status_code == 422
+    assert opened(client, path, decision="x").status_code == 422
     assert CommandLog.objects.count() == before
-    assert client.post(path, {"decision": "APPROVE"}).status_code == 303
+    assert opened(client, path, decision="APPROVE").status_code == 200
     before = CommandLog.objects.count()
     for decision in ("APPROVE", "x"):
-        assert client.post(path, {"decision": decision}).status_code in (409, 422)
+        assert opened(client, path, decision=decision).status_code in (409, 422)
     assert CommandLog.objects.count() == before

@@ -28,7 +28,6 @@ from reviews.notifications import notice_text
 from reviews.notifications.preferences import KINDS, save_preferences
 from tests.integration.reviews.chat.conftest import ANN, Send, deliver, post_form
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
-from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.slack_server import SECRET, Slack, press, submission
 from workflows.api import throttling
@@ -532,7 +531,7 @@ def test_forged_and_old_requests_decide_nothing(hold: Hold, slack: Slack, send: 
         {"type": "view_submission", "user": {"id": ANN, "team_id": "T0PIRATES"},
          "view": {"callback_id": "reject", "private_metadata": "{}"}},
         {"type": "view_submission", "user": {"id": ANN, "team_id": "T0PIRATES"},
-         "view": {"callback_id": "reject", "private_metadata": '{"hold": 1, "version": true}'}},
+         "view": {"callback_id": "reject", "private_metadata": '{"hold": "1", "shown": true}'}},
     ],
 )  # fmt: skip
 def test_other_payloads_are_400(payload: Any, ann: User, send: Send) -> None:
@@ -542,17 +541,22 @@ def test_other_payloads_are_400(payload: Any, ann: User, send: Send) -> None:
 def test_a_stale_press_updates_the_message(hold: Hold, slack: Slack, send: Send) -> None:
     deliver()
     old = slack.only()
-    submit_command(
-        execution_id=hold.execution_id,
-        command=AddMessage(role="user", content="more"),
-        actor=actor_named("o"),
-        source="rest",
-    )
-    send(press(old, "approve", user=ANN))
-    assert records() == []
-    assert "press the button again" in texts(slack.views[-1])
+    Hold.objects.filter(pk=hold.pk).update(payload={"other": 1})
+    for action in ("approve", "reject"):
+        send(press(old, action, user=ANN))
+        assert records() == []
+        assert "press the button again" in texts(slack.views[-1])
     deliver()
     send(press(slack.only(), "approve", user=ANN))
+    assert records() == [("ann", "APPROVE", "slack")]
+
+
+def test_other_events_of_the_run_do_not_end_a_button(hold: Hold, slack: Slack, send: Send) -> None:
+    deliver()
+    old = slack.only()
+    message = AddMessage(role="user", content="more")
+    submit_command(execution_id=hold.execution_id, command=message, actor="o", source="rest")
+    send(press(old, "approve", user=ANN))
     assert records() == [("ann", "APPROVE", "slack")]
 
 

@@ -24,7 +24,6 @@ from reviews.models import DeniedAttempt, HumanReviewRecord, TeamsAccount, Teams
 from tests.integration.reviews.chat.test_slack import asked, records, waiting
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.notifications.conftest import consume_journal
-from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.teams_server import (
     APP,
@@ -40,8 +39,6 @@ from tests.support.teams_server import (
 )
 from workflows.api import throttling
 from workflows.common import crashpoints
-from workflows.engine.commands import AddMessage
-from workflows.executions.services import submit_command
 from workflows.models import Hold
 from workflows.permissions.roles import ensure_roles
 
@@ -220,10 +217,7 @@ def test_a_stale_press_decides_nothing_and_updates_the_card(
 ) -> None:
     deliver()
     old = press(teams, "Approve", user=ANN)
-    message = AddMessage(role="user", content="more")
-    submit_command(
-        execution_id=hold.execution_id, command=message, actor=actor_named("o"), source="rest"
-    )
+    Hold.objects.filter(pk=hold.pk).update(payload={"other": 1})
     assert "press the button again" in send(old).json()["value"]
     assert records() == []
     deliver()
@@ -452,12 +446,12 @@ def test_without_keys_nothing_is_decided(
         {"type": "invoke", "value": {}}, {"type": "invoke", "value": {"action": "x"}},
         {"type": "invoke", "value": {"action": {"verb": "approve"}}},
         {"type": "invoke", "value": {"action": {"verb": "approve",
-                                                "data": {"hold": "h", "version": True}}}},
+                                                "data": {"hold": "h", "shown": True}}}},
         {"type": "invoke", "value": {"action": {"verb": "other", "data": {}}}},
         {"type": "message", "from": {"id": "x\0"}}, {"type": "message", "from": "x"},
         {"type": "message", "from": {"id": "\ud800"}},
         {"type": "invoke", "value": {"action": {"verb": "approve",
-                                                "data": {"hold": "h\0", "version": 1}}}},
+                                                "data": {"hold": "h\0", "shown": "1"}}}},
     ],
 )  # fmt: skip
 def test_other_activities_are_refused(activity: Any, ann: User, teams: Teams, send: Send) -> None:

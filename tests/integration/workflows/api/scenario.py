@@ -317,6 +317,7 @@ class Story:
             "tool_use_id": "toolu_01",
         }
         tell(agent, "hooks_ask", event, query="wait=0", agent="claude-code")
+        tell(agent, "hooks_stop", event, agent="claude-code")
 
     def tools(self) -> None:
         tell, words = self.told.tell, "list the entries of a folder"

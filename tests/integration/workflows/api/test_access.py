@@ -66,6 +66,7 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("PATCH", POLICY): {"any": (403, 403, 403, 403, 200)},
     ("DELETE", POLICY): {"any": (403, 403, 403, 403, 204)},
     ("POST", "hooks/{agent}/"): {"any": (422, 403, 422, 422, 422)},
+    ("POST", "hooks/{agent}/stop/"): {"any": (422, 403, 422, 422, 422)},
     ("GET", "workflows/"): {"any": (200,) * 5},
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
     ("GET", "workflows/{name}/"): {"any": (200,) * 5},

@@ -41,7 +41,7 @@ ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
     **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
-    "answer": "signed",
+    **dict.fromkeys(("answer", "answer_review"), "signed"),
     # Slack and the connector of Teams sign their requests: tests/integration/reviews/chat.
     "slack": "signed",
     "teams": "signed",

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 
 from config.observability import request_log
-from config.observability.logs import logging_config
+from config.observability.logs import hide_secrets, logging_config
 
 
 def line(style: str, *message: str) -> str:
@@ -54,10 +54,39 @@ def test_levels_below_the_chosen_one_are_off() -> None:
     assert logging_config(level="WARNING", style="json")["root"]["level"] == "WARNING"
 
 
-def test_no_line_and_no_span_has_the_token_of_an_answer_link(monkeypatch) -> None:
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_no_line_has_the_secrets_of_an_address(style: str) -> None:
+    """Also not those of a value that only the renderer turns into text, such as a request."""
+    for address in (
+        "/answer/S3CRET:1abc:x-Y_z/",
+        "/answer/#S3CRET",
+        "//answer//S3CRET",
+        "/login/?password=S3CRET",
+        "/caf\u00e9?a'b&password=h\u00e4S3CRET",
+        "/login/?next=/x%3Fcode%3DS3CRET",
+        "https://a.example/x?S3CRET",
+        "/x'y?state='S3CRET'&a",
+        "https://hooks.slack.com/services/T1/B1/S3CRET",
+        "postgres://ann:S3CRET@db/holdpoint",
+        "Bearer hp_S3CRETxx_" + "S3CRET" * 8,
+    ):
+        record = logging.LogRecord("x", logging.ERROR, "x.py", 1, "Refused: %s", (address,), None)
+        record.request = SimpleNamespace(address=address)
+        options = logging_config(level="INFO", style=style)["formatters"]["structlog"]
+        text = options.pop("()")(**options).format(record)
+        assert "S3CRET" not in text, text
+        assert "Refused: " in text
+        if style == "json":
+            assert json.loads(text)["level"] == "error"
+
+
+def test_other_texts_stay() -> None:
+    for text in ("Really? Yes.", "files[?size > `1`] of /runs/7/", "a@b.example: 12:30", "hp_"):
+        assert hide_secrets(text) == text
+
+
+def test_no_span_has_the_token_of_an_answer_link(monkeypatch) -> None:
     path = "/answer/eyJ1c2VyIjox:1abc:x-Y_z/"
-    entry = json.loads(line("json", "Forbidden (%s): %s", "no cookie", path))
-    assert entry["event"] == "Forbidden (no cookie): /answer/…/"
     shown: list[Any] = []
     monkeypatch.setattr(
         request_log.tracing, "span", lambda name, fields: shown.append(fields) or nullcontext()
@@ -66,4 +95,4 @@ def test_no_line_and_no_span_has_the_token_of_an_answer_link(monkeypatch) -> Non
         request_log, "logger", SimpleNamespace(info=lambda event, **fields: shown.append(fields))
     )
     request_log.RequestLogMiddleware(lambda request: HttpResponse())(RequestFactory().get(path))
-    assert [fields["path"] for fields in shown] == ["/answer/…/"] * 2
+    assert [fields["path"] for fields in shown] == ["/answer/…"] * 2

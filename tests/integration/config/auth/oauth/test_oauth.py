@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -13,12 +15,14 @@ import pytest
 from bs4 import BeautifulSoup
 from django.contrib.auth.models import Group
 from django.core.cache import cache
+from django.db import connections
 from django.test import Client
 from django.utils import timezone
 from oauth2_provider.cimd import CIMDError
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
 from config.auth.oauth import clients
+from config.auth.oauth.validator import OAuthValidator
 from workflows.conf import site_url
 from workflows.models import ApiToken, Gate
 from workflows.permissions import tokens
@@ -260,6 +264,33 @@ def test_unsafe_redirects_are_not_registered(uri: str) -> None:
     assert not Application.objects.exists()
 
 
+def test_a_redirect_with_white_space_is_not_stored() -> None:
+    """Two addresses would be stored, of which only the first was checked."""
+    registered = register().json()
+    address = urlsplit(registered["registration_client_uri"]).path
+    headers = {"authorization": f"Bearer {registered['registration_access_token']}"}
+    body = {"grant_types": ["authorization_code"], "token_endpoint_auth_method": "none"}
+    for space in (" ", "\t", "\n", "\r", "\x0b", "\x00", "\u00a0", "\u2028", "\u3000"):
+        for second in ("http://evil.example/", "https://evil.example/"):
+            uri = f"{CALLBACK}{space}{second}"
+            refused = register(redirect_uris=[uri])
+            assert refused.status_code == 400, uri
+            assert refused.json()["error_description"].startswith("redirect_uris: "), uri
+            changed = Client().put(
+                address,
+                {**body, "redirect_uris": [CALLBACK, uri]},
+                content_type="application/json",
+                headers=headers,
+            )
+            assert changed.status_code == 400, uri
+            assert changed.json()["error"] == "invalid_redirect_uri", uri
+    assert Application.objects.get().redirect_uris == CALLBACK
+    moved = {**body, "redirect_uris": ["https://app.example/cb"]}
+    changed = Client().put(address, moved, content_type="application/json", headers=headers)
+    assert changed.status_code == 200, changed.content
+    assert Application.objects.get().redirect_uris == "https://app.example/cb"
+
+
 @pytest.mark.parametrize(
     "uri", ["https://app.example/cb", "http://localhost:1/cb", "http://[::1]/c"]
 )
@@ -311,6 +342,52 @@ def test_a_replayed_refresh_token_ends_the_consent(granted: dict[str, Any], clie
     assert refresh(client_id, granted["refresh_token"]).status_code == 400
     assert status_of(renewed["access_token"]) == 401
     assert refresh(client_id, renewed["refresh_token"]).status_code == 400
+
+
+def test_a_replayed_code_ends_the_tokens_of_its_first_use(browser: Client, client_id: str) -> None:
+    code = code_of(consent(browser, client_id))
+    other = exchange(client_id, code_of(consent(browser, client_id))).json()
+    first = exchange(client_id, code).json()
+    renewed = refresh(client_id, first["refresh_token"]).json()
+    assert status_of(renewed["access_token"]) == 200
+    # Whoever has the code: another client, and without the verifier.
+    stranger = register().json()["client_id"]
+    assert exchange(stranger, code, code_verifier="w" * 64).status_code == 400
+    assert status_of(renewed["access_token"]) == 401
+    assert refresh(client_id, renewed["refresh_token"]).status_code == 400
+    assert status_of(other["access_token"]) == 200, "another consent"
+    assert exchange(client_id, "no such code").status_code == 400
+    assert status_of(other["access_token"]) == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_code_that_is_used_twice_at_once_gives_no_token(
+    browser: Client, client_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both requests have read the code before one of them deletes it."""
+    code = code_of(consent(browser, client_id))
+    both_have_it = Barrier(2)
+    validate_code = OAuthValidator.validate_code
+
+    def validated(self: OAuthValidator, *args: Any, **kwargs: Any) -> bool:
+        valid = validate_code(self, *args, **kwargs)
+        both_have_it.wait(20)
+        return valid
+
+    def used() -> Any:
+        try:
+            return exchange(client_id, code)
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(OAuthValidator, "validate_code", validated)
+    with ThreadPoolExecutor() as pool:
+        answers = [call.result() for call in [pool.submit(used), pool.submit(used)]]
+    assert sorted(answer.status_code for answer in answers) in ([200, 400], [400, 400])
+    for answer in answers:
+        if answer.status_code == 200:
+            assert status_of(answer.json()["access_token"]) == 401
+    assert not tokens.usable().exists()
 
 
 @pytest.mark.parametrize("name", ["access_token", "refresh_token"])
