@@ -36,9 +36,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from workflows.common import landlock
 from workflows.engine.ports import TaskFailed
 
-from . import landlock
 from .code_request import CodeRequest, CodeResult, Language, SandboxConfig
 from .denials import task_failure
 from .deno import run_deno

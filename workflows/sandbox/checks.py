@@ -11,10 +11,11 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
 from workflows import conf
+from workflows.common import landlock
 from workflows.engine.permissions import NAMED
 from workflows.permissions import deny_list
 
-from . import deno_setup, landlock, monty_pool
+from . import deno_setup, monty_pool
 
 #: Consequence of running as root, by whether the settings allow it.
 _ROOT: Final = {

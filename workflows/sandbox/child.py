@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from . import landlock, reaper
+from workflows.common import landlock
+
+from . import reaper
 
 Stream = Literal["stdout", "stderr", "audit"]
 

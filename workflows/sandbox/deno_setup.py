@@ -9,7 +9,8 @@ from typing import Final
 
 from deno import find_deno_bin  # type: ignore[import-untyped]
 
-from . import landlock
+from workflows.common import landlock
+
 from .code_request import UNRESOLVED_PATHS, RunEnvironment
 from .denials import task_failure
 

@@ -18,7 +18,9 @@ from typing import Final
 
 from pydantic_monty import Monty, MontySession, ResourceLimits
 
-from . import landlock, reaper
+from workflows.common import landlock
+
+from . import reaper
 from .denials import task_failure
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store")

@@ -17,8 +17,9 @@ import psutil
 import pytest
 from django.conf import settings
 
+from workflows.common import landlock
 from workflows.engine.ports import TaskFailed
-from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup, landlock
+from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup
 from workflows.sandbox import monty_pool as pool
 from workflows.sandbox.code_request import CodeRequest, RunEnvironment
 

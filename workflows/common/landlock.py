@@ -1,7 +1,9 @@
 """Landlock, the access control of the kernel for files and sockets, through ctypes.
 
 A ruleset restricts the calling thread and every process that it starts afterwards, permanently.
-`run_restricted` runs a function in a new thread, so that the worker itself is never restricted. https://docs.kernel.org/userspace-api/landlock.html
+`run_restricted` runs a function in a new thread, so that the worker itself is never restricted;
+`restrict_thread` is for a child between fork and exec. Needs only the standard library.
+https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
 _CREATE_RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1
+_RULE_NET_PORT: Final = 2
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
 _ALL_FILE_RIGHTS: Final = (1 << 16) - 1
@@ -37,6 +40,7 @@ _FILE_ONLY: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READ: Final = _READ_FILE | _READ_DIR
 _WRITE: Final = _WRITE_FILE | _REMOVE | _MAKE_FOLDER | _MAKE_FILE | _REFER | _TRUNCATE
 _BIND_AND_CONNECT_TCP: Final = 0b11
+_CONNECT_TCP: Final = 0b10
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
 
 
@@ -46,15 +50,17 @@ class LandlockError(RuntimeError):
 
 @dataclass(frozen=True)
 class LandlockRules:
-    """Absolute paths below which a process may execute, read and write; TCP is never allowed.
+    """Absolute paths to execute, read and write below, and TCP ports to connect to.
 
     Missing paths are ignored. Links are followed only in `execute`: a path to read or write that is
-    a link, or below one, is ignored.
+    a link, or below one, is ignored. No port may be bound. The kernel knows ports since version 4
+    of Landlock; before, it restricts no TCP.
     """
 
     execute: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
 
 
 class _RulesetAttr(ctypes.Structure):
@@ -68,6 +74,10 @@ class _RulesetAttr(ctypes.Structure):
 class _PathBeneathAttr(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+class _NetPortAttr(ctypes.Structure):
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
 # One per process, never invalidated.
@@ -160,19 +170,26 @@ def _allow(
                 continue
             is_folder = stat.S_ISDIR(mode)
             attr = _PathBeneathAttr(rights if is_folder else rights & _FILE_ONLY, beneath)
-            added = _syscall(
-                _ADD_RULE,
-                ctypes.c_int(ruleset),
-                ctypes.c_int(_RULE_PATH_BENEATH),
-                ctypes.byref(attr),
-                ctypes.c_uint32(0),
-            )
-            _check(added, f"allow {path}")
+            _check(_add_rule(ruleset, _RULE_PATH_BENEATH, attr), f"allow {path}")
         finally:
             os.close(beneath)
 
 
-def _restrict_this_thread(rules: LandlockRules) -> None:
+def _add_rule(ruleset: int, kind: int, attr: ctypes.Structure) -> int:
+    return _syscall(
+        _ADD_RULE,
+        ctypes.c_int(ruleset),
+        ctypes.c_int(kind),
+        ctypes.byref(attr),
+        ctypes.c_uint32(0),
+    )
+
+
+def restrict_thread(rules: LandlockRules) -> None:
+    """Restrict the calling thread, and everything that it starts, for good.
+
+    Raises LandlockError.
+    """
     handled = _handled(abi())
     ruleset = _create(abi())
     try:
@@ -180,6 +197,9 @@ def _restrict_this_thread(rules: LandlockRules) -> None:
         _allow(ruleset, rules.execute, (_EXECUTE | _READ) & handled, _open_following_links)
         _allow(ruleset, rules.read, _READ & handled)
         _allow(ruleset, rules.write, _WRITE & handled)
+        for port in rules.ports if abi() >= 4 else ():
+            attr = _NetPortAttr(_CONNECT_TCP, port)
+            _check(_add_rule(ruleset, _RULE_NET_PORT, attr), f"allow port {port}")
         prctl = _libc().prctl(_PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(n) for n in (1, 0, 0, 0)))
         _check(prctl, "forbid new privileges")
         restricted = _syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
@@ -201,7 +221,7 @@ def run_restricted(rules: LandlockRules, function: Callable[[], T]) -> T:
 
     def work() -> None:
         try:
-            _restrict_this_thread(rules)
+            restrict_thread(rules)
             results.append(function())
         except BaseException as error:
             errors.append(error)
