@@ -85,7 +85,9 @@ def check_task(data: Any, roles: Collection[str]) -> Any:
     Raises InvalidRequest, and PlanInvalid for problems with the task itself; paths start with
     "task".
     """
-    task = checked_task(data, tool_schemas, capabilities.known, "task", registry.confines)
+    task = checked_task(
+        data, tool_schemas, capabilities.known, "task", registry.confines, is_added=True
+    )
     problems = _above_ceiling([("task", task)], roles)
     if problems:
         raise InvalidRequest(problems)
