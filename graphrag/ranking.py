@@ -14,7 +14,11 @@ _TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A tool with its confidence (0 to 1) and the reasons for it, strongest first."""
+    """A tool with the reasons for it, strongest first.
+
+    ``confidence`` (0 to 1) is how well the tool matches by words or meaning. Past runs change only
+    ``score``, the order: a tool that does not match is not used, however often it followed.
+    """
 
     tool: ToolRecord
     score: float
@@ -44,7 +48,7 @@ def rank(
             Ranked(
                 tool=item.tool,
                 score=item.score / best * (_LOWEST + _SPREAD * multiple / (1.0 + multiple)),
-                confidence=combined_confidence(item.similarity, edges),
+                confidence=item.similarity,
                 reasons=(*match_reasons(item), *edge_reasons(edges)),
             )
         )
@@ -55,12 +59,6 @@ def edges_from(graph: ToolGraph, names: Collection[str], to_tool: str) -> list[E
     """Return the edges from any of the tools to one, strongest first."""
     edges = (graph.edge(name, to_tool) for name in names)
     return sorted((edge for edge in edges if edge), key=lambda edge: -edge.support)
-
-
-def combined_confidence(confidence: float, edges: Sequence[Edge]) -> float:
-    """Raise a confidence by the strongest observed edge; the result is at most 1."""
-    support = max((edge.support for edge in edges), default=0.0)
-    return 1.0 - (1.0 - confidence) * (1.0 - 0.4 * support)
 
 
 def edge_reasons(edges: Sequence[Edge]) -> tuple[str, ...]:

@@ -88,8 +88,12 @@ def identifier(name: str) -> str:
 
 
 def sources_of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source]:
-    """Yield one source per key of the execution's inputs or context, MAX_SOURCES at most."""
-    for name, value in islice(values.items(), MAX_SOURCES):
+    """Yield one source per key of the execution's inputs or context, MAX_SOURCES at most.
+
+    A key whose value is null gives nothing to an argument.
+    """
+    given = ((name, value) for name, value in values.items() if value is not None)
+    for name, value in islice(given, MAX_SOURCES):
         array = value if isinstance(value, list | tuple) else None
         item_types = frozenset(schemas.type_of(item) for item in array or ())
         yield Source(

@@ -61,7 +61,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tool that was considered for a step, and the probability that it is right for one."""
+    """A tool that matches a step, and the probability that it is right for one."""
 
     tool: ToolRecord
     confidence: float
@@ -88,7 +88,7 @@ class Draft:
     ``earlier`` holds the tasks whose outputs may be used, in order, with their tools; ``carried``
     the arguments that later tasks of a server repeat, by server and name. ``features``
     has the inputs of each task's probability; ``left_out`` counts the steps without a task;
-    ``candidates`` are the tools that were considered, by name; ``considered`` lists the steps.
+    ``candidates`` are the tools that match a step, by name; ``considered`` lists the steps.
     """
 
     cached: CacheSnapshot

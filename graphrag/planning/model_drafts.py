@@ -106,7 +106,10 @@ def _checked(
 def _filled(
     tool: ToolRecord, task: Mapping[str, Any], names: Mapping[str, str], inputs: Mapping[str, Any]
 ) -> FilledArguments:
-    """Return the arguments with the ids of this draft; what is missing becomes an input."""
+    """Return the arguments with the ids of this draft.
+
+    A required argument that is missing or null becomes an input, which is asked for.
+    """
     given = task.get("arguments")
     values = {
         name: _renamed(value, names)
@@ -117,17 +120,18 @@ def _filled(
     for each in parameters.parameters_of(tool):
         reads = values.get(each.name)
         unknown = isinstance(reads, Mapping) and _unknown_input(reads, inputs)
-        if unknown or (each.is_required and each.name not in values and not each.has_default):
+        if unknown or (each.is_required and reads is None and not each.has_default):
             name = argument_sources.identifier(each.name)
             values[each.name] = {"$from": "inputs", "select": name}
-            if each.name not in inputs:
+            if inputs.get(each.name) is None:
                 missing.append(each.name)
     return FilledArguments(values, tuple(missing))
 
 
 def _unknown_input(reference: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
     select = reference.get("select")
-    return reference.get("$from") == "inputs" and str(select).split(".")[0].strip('"') not in inputs
+    name = str(select).split(".")[0].strip('"')
+    return reference.get("$from") == "inputs" and inputs.get(name) is None
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:

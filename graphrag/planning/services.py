@@ -1,7 +1,7 @@
 """Suggest a plan for an intent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphrag import cache, conf, database_errors, ranking
@@ -65,7 +65,7 @@ def _suggest(
     draft = model_drafts.redrafted(
         by_rules, lambda: _empty(inputs, filters, refused), intent, inputs
     )
-    reasons = tuple(_with_edges_to_other_tasks(draft, reason) for reason in draft.reasons)
+    reasons = tuple(_with_reasons_from_edges(draft, reason) for reason in draft.reasons)
     chosen = {reason.tool for reason in reasons}
     if not draft.tasks:
         return Suggestion(
@@ -107,11 +107,9 @@ def _empty(inputs: Mapping[str, Any], filters: Filters, refused: Refused) -> Dra
     return Draft(cache.current(), given, conf.suggest_max_tasks(), filters, refused)
 
 
-def _with_edges_to_other_tasks(draft: Draft, reason: TaskReason) -> TaskReason:
-    """Raise a task's confidence by observed edges to and from the plan's other tools."""
+def _with_reasons_from_edges(draft: Draft, reason: TaskReason) -> TaskReason:
+    """Add the observed edges from the plan's other tools to the reasons for a task."""
     others = [other.tool for other in draft.reasons if other.tool != reason.tool]
-    before = ranking.edges_from(draft.graph, others, reason.tool)
-    after = [edge for other in others if (edge := draft.graph.edge(reason.tool, other)) is not None]
-    confidence = ranking.combined_confidence(reason.confidence, [*before, *after])
-    extra = tuple(text for text in ranking.edge_reasons(before) if text not in reason.reasons)
-    return TaskReason(reason.task, reason.tool, round(confidence, 4), (*reason.reasons, *extra))
+    edges = ranking.edges_from(draft.graph, others, reason.tool)
+    extra = tuple(text for text in ranking.edge_reasons(edges) if text not in reason.reasons)
+    return replace(reason, reasons=(*reason.reasons, *extra))

@@ -59,13 +59,14 @@ def add_steps(
     for step, ranked in zip(steps, found, strict=True):
         choices = tool_choice.choose(draft, step, ranked, common=common, named=named)
         note_nearest(draft, [choice.ranked for choice in choices])
-        _note_candidates(draft, choices)
-        best = choices[0] if choices else None
+        matching = [each for each in choices if tool_choice.is_match(draft, each, named)]
+        _note_candidates(draft, matching)
+        best = matching[0] if matching else None
         ids: list[str] = []
         if draft.remaining < 1:
             draft.left_out += 1
             draft.warnings.append(_full(draft, step))
-        elif best is None or not tool_choice.is_match(draft, best, named):
+        elif best is None:
             draft.left_out += 1
             draft.warnings.append(no_match_warning(draft, step, [each.ranked for each in choices]))
         else:

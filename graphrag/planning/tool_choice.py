@@ -160,13 +160,11 @@ def choose(
             follower=_support(draft, item.tool.name),
         )
         choices.append(Choice(ranked=item, filled=filled, signals=signals, score=signals.total))
+    choices.sort(key=lambda choice: (-choice.score, choice.ranked.tool.name))
     # A tool that fits too little for a plan never precedes one that fits.
-    choices.sort(
-        key=lambda choice: (
-            not is_match(draft, choice, named), -choice.score, choice.ranked.tool.name,
-        )
-    )  # fmt: skip
+    choices.sort(key=lambda choice: not is_match(draft, choice, named))
     choices = _refused_later(draft, choices)
+    choices.sort(key=lambda choice: not is_match(draft, choice, named))
     second = choices[1].score if len(choices) > 1 else 0.0
     return [
         replace(

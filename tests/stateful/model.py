@@ -94,6 +94,9 @@ class Model:
     #: The plan's revisions, and before them those that a fork took its tasks over from.
     plans: list[Plan] = field(default_factory=list)
     ancestors: list[Plan] = field(default_factory=list)
+    #: Tasks that a command skips and that have not begun; the same when each layer was closed.
+    skipped: set[str] = field(default_factory=set)
+    skipped_at: dict[int, set[str]] = field(default_factory=dict)
     layer: int = -1
     signed: bool = False
     records: int = 0
@@ -239,19 +242,33 @@ class Model:
         if runs and self.needs_signature(event["tasks"]):
             assert self.signed, "a layer starts without its signature"
         self.layer, self.signed = event["layer"], False
+        assert not runs & self.skipped, "a task runs that a command skips"
+        by_command = {name for name, why in event["skips"].items() if why == "command"}
+        self._pass_over(by_command)
         for name in event["skips"]:
             self._end(name)
+
+    def _layer_closed(self, event: Event, actor: str) -> None:
+        self.skipped_at[event["layer"]] = set(self.skipped)
+
+    def _layer_skip_requested(self, event: Event, actor: str) -> None:
+        assert self.sent["skip_layer"]
+        self.skipped |= set(event["tasks"])
+
+    def _pass_over(self, names: set[str]) -> None:
+        assert names <= self.skipped, "a task is skipped that nobody skipped"
+        self.skipped -= names
+        self.interventions.passed_over |= names
 
     def _layer_skipped(self, event: Event, actor: str) -> None:
         assert not self.open
         assert not self.proposal
-        assert self.sent["skip_layer"]
         assert event["layer"] == self.layer + 1
         reviewed = [name for name in event["tasks"] if _phase(self.plan.by_id[name])]
         assert not reviewed, "a layer with reviews is skipped"
         assert not self.needs_signature(event["tasks"]), "a layer that people sign is skipped"
         self.layer, self.signed = event["layer"], False
-        self.interventions.passed_over |= set(event["tasks"])
+        self._pass_over(set(event["tasks"]))
         for name in event["tasks"]:
             self._end(name)
 

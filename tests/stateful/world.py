@@ -106,6 +106,7 @@ class World(ABC):
         model.ancestors = [*parent.ancestors, *revisions]
         model.plans = [*model.ancestors, model.plan]
         model.layer = checkpoint.layer
+        model.skipped = set(parent.skipped_at[checkpoint.layer])
         self.sync(model)
 
     @abstractmethod

@@ -112,12 +112,13 @@ def _(command: cmd.SkipLayer, state: ExecutionState, ctx: DecisionContext) -> It
     wanted = state.layer + 1 if command.layer is None else command.layer
     if not state.layer < wanted < state.total_layers:
         raise Refused("begun", Reason("layer_has_begun", {"layer": wanted}))
-    if wanted in state.skips:
+    tasks = ctx.revision.layers[wanted]
+    if state.skipped_tasks.issuperset(tasks):
         raise Refused("skipped", Reason("layer_is_skipped", {"layer": wanted}))
     gates = gates_of_layer(ctx.revision, wanted, ctx.policy)
     if gates:
         raise Refused("gated", Reason("layer_needs_decision", {"layer": wanted, "gates": gates}))
-    return [ev.LayerSkipRequested(layer=wanted)]
+    return [ev.LayerSkipRequested(layer=wanted, tasks=tasks)]
 
 
 # --- decisions on holds -------------------------------------------------------------------------

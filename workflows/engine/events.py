@@ -346,10 +346,11 @@ class LayerClosed(_Event):
 
 
 class LayerSkipRequested(_Event):
-    """A command requested to skip a layer that has not begun."""
+    """A command skips a layer that has not begun: these tasks, whatever later plan changes do."""
 
     kind: Literal["layer_skip_requested"] = "layer_skip_requested"
     layer: int
+    tasks: tuple[str, ...] = ()
 
 
 class LayerSkipped(_Event):

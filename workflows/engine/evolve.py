@@ -64,6 +64,7 @@ def _(event: ev.LayerStarted, state: ExecutionState) -> ExecutionState:
         tasks=tasks,
         layer_failed=False,
         failed_leaf=state.failed_leaf or event.failed_leaf,
+        skipped_tasks=state.skipped_tasks.difference(event.tasks),
     )
 
 
@@ -301,7 +302,7 @@ def _(event: ev.LayerClosed, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.LayerSkipRequested, state: ExecutionState) -> ExecutionState:
-    return replace(state, skips=state.skips | {event.layer})
+    return replace(state, skipped_tasks=state.skipped_tasks.union(event.tasks))
 
 
 @_apply.register
@@ -313,7 +314,7 @@ def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
         approved=False,
         tasks={},
         layer_failed=False,
-        skips=state.skips - {event.layer},
+        skipped_tasks=state.skipped_tasks.difference(event.tasks),
     )
 
 
@@ -339,14 +340,13 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
 def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     # A reviewed replan was counted when it was proposed.
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
-    # The new plan has other layers, so requests to skip layers by number are dropped.
     return replace(
         _without_approval(state),
         revision=event.revision,
         total_layers=event.total_layers,
         failed_leaf=state.failed_leaf or event.failed_leaf,
         replans=replans,
-        skips=frozenset(),
+        skipped_tasks=state.skipped_tasks.difference(event.removed),
     )
 
 

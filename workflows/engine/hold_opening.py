@@ -187,7 +187,7 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
 
 
 def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
-    """Return the tasks of a future layer as planned."""
+    """Return the tasks of a future layer as planned, without those that a command skips."""
     if layer >= len(run.revision.layers):
         return []
     return [
@@ -198,6 +198,7 @@ def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
             "permission_set": task.permission_set,
         }
         for task in run.revision.tasks(layer)
+        if task.id not in run.state.skipped_tasks
     ]
 
 

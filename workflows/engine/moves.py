@@ -64,7 +64,7 @@ class StartLayer:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayerSkip:
-    """Record that the next layer is skipped, as a command requested."""
+    """Record that the next layer is skipped: commands skip all of its tasks."""
 
     layer: int
 
@@ -195,7 +195,7 @@ def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> M
         return OpenHolds((Gate(HoldReason.LAYER_VALIDATION),))
     if state.is_last_layer:
         return Finish(failed=state.failed_leaf)
-    if state.layer + 1 in state.skips:
+    if state.skipped_tasks.issuperset(revision.layers[state.layer + 1]):
         return RecordLayerSkip(state.layer + 1)
     if not state.approved and approval_due(revision, state.layer + 1, policy):
         return OpenHolds((Gate(HoldReason.LAYER_APPROVAL),))

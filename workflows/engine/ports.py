@@ -396,10 +396,16 @@ def no_capability_code(capability: str) -> CapabilityCode | None:
 
 #: Returns a plan with the reviews that its tools require now; the named tasks have begun and stay
 #: as they are.  Raises PlanInvalid if another task has a looser review than its tool allows.
-PlanCheck = Callable[[Plan, Collection[str]], Plan]
+class PlanCheck(Protocol):
+    """Returns a plan with the reviews that its tools require.
+
+    Tasks in `begun` stay as they are; tasks in `added` are new in a plan that runs.
+    """
+
+    def __call__(self, plan: Plan, begun: Collection[str], added: Collection[str] = ()) -> Plan: ...
 
 
-def unchanged_plan(plan: Plan, begun: Collection[str]) -> Plan:
+def unchanged_plan(plan: Plan, begun: Collection[str], added: Collection[str] = ()) -> Plan:
     """Return the plan; tools require no reviews."""
     return plan
 

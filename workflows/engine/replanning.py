@@ -164,10 +164,11 @@ def revise(
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
     plan = _with_reviews_of_similar(old.plan, plan)
+    added = plan.by_id.keys() - old.plan.by_id.keys()
     try:
         # Also the tasks that the change leaves alone: a tool may have been marked since the plan,
         # or the proposal, was checked.
-        plan = ctx.with_required_reviews(plan, begun)
+        plan = ctx.with_required_reviews(plan, begun, added)
     except PlanInvalid as invalid:
         raise Refused("invalid_plan", str(invalid), invalid.problems) from None
     gate = lost_gate(old.plan, plan, begun)

@@ -17,7 +17,7 @@ from .permissions import PermissionSet
 from .plan_diff import changed_plan, load_change
 from .ports import FinishedTask, Run
 from .reducers import merge_context
-from .state import ExecutionState, Hold, SkipReason
+from .state import ExecutionState, Hold
 from .status import ExecutionStatus, TaskStatus
 from .task_errors import TaskFailed
 from .task_inputs import Spec, inputs_from, skip_reason
@@ -88,7 +88,7 @@ def candidates(
             if begun and task.id not in state.tasks:
                 continue
             if not begun:
-                outcome = _predicted_outcome(task, known, assumed, skipped=layer in state.skips)
+                outcome = _predicted_outcome(task, known, assumed)
                 if outcome is not None:
                     known[task.id] = outcome
                     continue
@@ -111,11 +111,9 @@ def _tasks_read(assumed: _HypotheticalRun) -> set[str]:
 
 
 def _predicted_outcome(
-    task: Spec, known: Mapping[str, FinishedTask], run: _HypotheticalRun, *, skipped: bool
+    task: Spec, known: Mapping[str, FinishedTask], run: _HypotheticalRun
 ) -> FinishedTask | None:
     """Return the outcome of a task that will be skipped or fail without running, else None."""
-    if skipped:
-        return FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
     try:
         reason = skip_reason(task, known, run)
     except TaskFailed:

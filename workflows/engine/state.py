@@ -185,7 +185,8 @@ class ExecutionState:
     layer_failed: bool = False
     replans: int = 0
     failed_replans: int = 0
-    skips: frozenset[int] = frozenset()
+    # Tasks that have not begun and that a command skips, whichever layer they will be in.
+    skipped_tasks: frozenset[str] = frozenset()
     agent_requested: bool = False
     proposal: Proposal | None = None
     grants: tuple[dict[str, Any], ...] = ()
@@ -210,7 +211,8 @@ class ExecutionState:
 def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> ExecutionState:
     """Return the first state of a fork of `parent` that continues from the state `bookmark`.
 
-    Holds and grants belong to one execution, so a fork starts without them.
+    Holds and grants belong to one execution, so a fork starts without them.  Tasks that a command
+    skips stay skipped, as changes of the plan and the context stay.
     """
     return ExecutionState(
         layer=bookmark.layer,
@@ -218,6 +220,7 @@ def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> Execu
         stage=bookmark.stage,
         failed_leaf=bookmark.failed_leaf,
         layer_failed=bookmark.layer_failed,
+        skipped_tasks=bookmark.skipped_tasks,
         # Sampling rules use the id of the first execution, so a fork is sampled like its parent.
         origin=bookmark.origin or parent,
     )

@@ -65,11 +65,13 @@ def as_submitted(task: Spec, state: TaskState | None) -> Spec:
 def skip_reason(
     task: Spec, finished: Mapping[str, FinishedTask], run: RunValues
 ) -> SkipReason | None:
-    """Return why the task is skipped, by its dependencies and its condition; None if it runs.
+    """Return why a command, its dependencies or its condition skip the task; None if it runs.
 
     Raises:
         TaskFailed: the condition cannot be evaluated.
     """
+    if task.id in run.state.skipped_tasks:
+        return SkipReason.COMMAND
     mine = {need: finished[need] for need in task.needs if need in finished}
     needs = mine.values()
     if any(need.is_failure for need in needs):

@@ -19,7 +19,7 @@ from workflows.models import Execution, Hold
 from workflows.permissions import tokens
 
 from . import access
-from .validation import check_task
+from .validation import InvalidRequest, PolicyFloor, check_task
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -51,7 +51,7 @@ def _may_send(person: User, execution: Execution, command: object) -> bool:
         case ExtendHold():
             return _may_decide(person, command.hold)
         case InjectTask():
-            return access.may_operate(person, execution) and _may_inject(person, command)
+            return access.may_operate(person, execution) and _may_inject(person, execution, command)
     return access.may_operate(person, execution)
 
 
@@ -62,10 +62,11 @@ def _may_decide(person: User, hold_id: str) -> bool:
     return access.AUDITOR not in groups and bool((groups & set(wanted)) - access.NON_DECIDING_ROLES)
 
 
-def _may_inject(person: User, command: InjectTask) -> bool:
+def _may_inject(person: User, execution: Execution, command: InjectTask) -> bool:
     """Whether the roles of the person allow the permissions of the task."""
+    reviewers = PolicyFloor.of(execution.workflow).reviewers
     try:
-        check_task(command.task, access.roles_of(person))
-    except PlanInvalid:
+        check_task(command.task, access.roles_of(person), reviewers)
+    except (PlanInvalid, InvalidRequest):
         return False
     return True

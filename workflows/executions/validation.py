@@ -88,7 +88,7 @@ def recheck_plan(
     catalogue allows; its paths start with "plan".
     """
     try:
-        return with_required_reviews(plan, begun, reviewers)
+        return with_required_reviews(plan, begun, reviewers=reviewers)
     except PlanInvalid as invalid:
         raise InvalidRequest(_prefixed("plan", invalid.problems)) from invalid
 
@@ -100,7 +100,13 @@ def check_task(data: Any, roles: Collection[str], reviewers: Collection[str]) ->
     PlanInvalid for problems with the task itself; paths start with "task".
     """
     task = checked_task(
-        data, tool_schemas, capabilities.known, "task", registry.confines, reviewers
+        data,
+        tool_schemas,
+        capabilities.known,
+        "task",
+        registry.confines,
+        reviewers=reviewers,
+        is_added=True,
     )
     problems = _above_ceiling([("task", task)], roles)
     if problems:

@@ -15,6 +15,7 @@ from workflows.engine.dag import (
     ToolTask,
     is_reference,
 )
+from workflows.engine.moves import is_critical
 from workflows.engine.permissions import NAMED, PermissionSet
 from workflows.engine.plan_validation import (
     PlanInvalid,
@@ -34,6 +35,9 @@ class KnownTool(Protocol):
 
     @property
     def permission_set(self) -> str: ...
+
+    @property
+    def read_only(self) -> bool: ...
 
     @property
     def can_destroy(self) -> bool: ...
@@ -70,6 +74,16 @@ _DESTRUCTIVE = ReviewPolicy(
     on_timeout="keep_waiting",
     on_reject="fail",
     instructions="This tool can destroy data.",
+    always=True,
+)
+
+
+#: The review of a task that can modify data and that nobody wrote into the plan which was started:
+#: a replan, a suggestion or a command added it.
+_ADDED = ReviewPolicy(
+    on_timeout="keep_waiting",
+    on_reject="skip",
+    instructions="This task was added to the plan and can modify data.",
     always=True,
 )
 
@@ -150,24 +164,29 @@ def rechecked(
     begun: Collection[str],
     catalogue: Catalogue,
     capabilities: Capabilities,
+    added: Collection[str] = (),
     reviewers: Collection[str] | None = None,
 ) -> Plan:
     """Return the plan with the reviews that the catalogue requires now, for a fork or a replan.
 
     Tools and capabilities may have been marked since the plan was checked.  Tasks in `begun` stay
-    as they are.  Raises PlanInvalid if a task has a looser review than the catalogue allows.
+    as they are.  Tasks in `added` wait for a person unless they only read; a looser review that
+    they took over from a similar task becomes as strict.  Raises PlanInvalid if another task has a
+    looser review than the catalogue allows.
     """
     left = [task for task in plan.tasks if task.id not in begun]
     known = _Known.of(left, catalogue, capabilities, _every_tool, reviewers)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
-        if task.id not in begun
+        if task.id not in begun and task.id not in added
         for problem in _review_problems(task, f"tasks[{index}].human_review", known)
     ]
     if problems:
         raise PlanInvalid(tuple(problems))
-    return _replaced(plan, (_with_required_review(task, known) for task in left))
+    return _replaced(
+        plan, (_with_required_review(task, known, is_added=task.id in added) for task in left)
+    )
 
 
 def _replaced(plan: Plan, tasks: Iterable[Any]) -> Plan:
@@ -181,14 +200,21 @@ def checked_task(
     capabilities: Capabilities,
     path: str,
     confines: Confines = _every_tool,
+    *,
     reviewers: Collection[str] | None = None,
+    is_added: bool = False,
 ) -> Any:
-    """Validate a task that is added to a plan; raises PlanInvalid."""
+    """Validate a task of a plan that runs; raises PlanInvalid.
+
+    With `is_added`, the task is new in the plan, and waits for a person unless it only reads.
+    """
     known = _Known.of([task], catalogue, capabilities, confines, reviewers)
     problems = _task_problems(task, path, known)
+    if not problems and is_added:
+        problems = _added_problems(task, _join(path, "human_review"), known)
     if problems:
         raise PlanInvalid(tuple(problems))
-    return _completed(task, known)
+    return _completed(task, known, is_added=is_added)
 
 
 def _task_problems(task: Any, path: str, known: _Known) -> list[Problem]:
@@ -232,7 +258,7 @@ def _review_problems(task: Any, path: str, known: _Known) -> list[Problem]:
         return []
     problems = []
     if _can_destroy(task, known):
-        problems = _unsafe_review(task.tool, review, path)
+        problems = _unsafe_review(f"{task.tool} can destroy data", review, path)
     elif not _asks(task, known):
         return []
     elif review.can_skip:
@@ -240,13 +266,20 @@ def _review_problems(task: Any, path: str, known: _Known) -> list[Problem]:
             "the review of a capability that asks before each use takes no skip_when or sample"
         )
         problems = [Problem(path, "always_reviewed", message)]
+    return problems + _group_problems(review, path, known)
+
+
+def _group_problems(review: ReviewPolicy, path: str, known: _Known) -> list[Problem]:
+    """Return a problem for each group of a required review that may not decide it."""
     lists = {"groups": review.groups} | {
         f"escalation[{number}].groups": step.groups
         for number, step in enumerate(review.escalation or ())
     }
-    for place, groups in lists.items():
-        problems += other_reviewers(groups, known.reviewers, _join(path, place))
-    return problems
+    return [
+        problem
+        for place, groups in lists.items()
+        for problem in other_reviewers(groups, known.reviewers, _join(path, place))
+    ]
 
 
 def other_reviewers(
@@ -274,6 +307,30 @@ def required_reviews(plan: Plan, catalogue: Catalogue, capabilities: Capabilitie
     return [each.id for each in plan.tasks if _can_destroy(each, known) or _asks(each, known)]
 
 
+def _added_problems(task: Any, path: str, known: _Known) -> list[Problem]:
+    """Return why the review that an added task states is looser than required."""
+    review = task.human_review
+    if review is None or not review.enabled or only_reads(task, known):
+        return []
+    why = f"{task.target} can modify data and is added to the plan"
+    return _unsafe_review(why, review, path) + _group_problems(review, path, known)
+
+
+def only_reads(task: Any, known: _Known) -> bool:
+    """Whether the task can only read, by the catalogue's marks and by its permission set."""
+    if isinstance(task, ToolTask):
+        tool = known.tools.get(task.tool)
+        if tool is None or not tool.read_only or tool.can_destroy:
+            return False
+        return not is_critical(_with_permission_set(task, tool.permission_set))
+    if isinstance(task, CapabilityTask):
+        capability = known.capabilities.get(task.capability)
+        if capability is None:
+            return False
+        return not is_critical(_with_permission_set(task, capability.permission_set))
+    return not is_critical(task)
+
+
 def _can_destroy(task: Any, known: _Known) -> bool:
     tool = known.tools.get(task.tool) if isinstance(task, ToolTask) else None
     return tool is not None and tool.can_destroy
@@ -285,15 +342,12 @@ def _asks(task: Any, known: _Known) -> bool:
     return capability is not None and capability.asks
 
 
-def _unsafe_review(tool: str, review: ReviewPolicy, path: str) -> list[Problem]:
-    """Return why no person must decide this review before a tool that can destroy data runs."""
+def _unsafe_review(why: str, review: ReviewPolicy, path: str) -> list[Problem]:
+    """Return the problem of a review after which a task could run that no person decided about."""
     if review.trigger_phase is not TriggerPhase.BEFORE_EXECUTION:
-        message = f"{tool} can destroy data: its review must be before it runs"
+        message = f"{why}: its review must be before it runs"
     elif review.can_skip or review.on_timeout == "approve":
-        message = (
-            f"{tool} can destroy data: its review takes no skip_when, no sample and no approval by"
-            " timeout"
-        )
+        message = f"{why}: its review takes no skip_when, no sample and no approval by timeout"
     else:
         return []
     return [Problem(path, "always_reviewed", message)]
@@ -352,17 +406,17 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
 
 
-def _completed(task: Any, known: _Known) -> Any:
+def _completed(task: Any, known: _Known, *, is_added: bool = False) -> Any:
     """Return the task with values from the catalogue that the plan does not set."""
-    if isinstance(task, CodeTask) and task.permission_set is None:
-        return task.model_copy(update={"permission_set": "minimal"})
+    if isinstance(task, CodeTask):
+        task = _with_permission_set(task, "minimal")
     if isinstance(task, ToolTask):
         task = _with_permission_set(task, known.tools[task.tool].permission_set)
         if task.runner is None and (runner := runner_of(task)) is not None:
             task = task.model_copy(update={"runner": runner})
     if isinstance(task, CapabilityTask):
         task = _with_permission_set(task, known.capabilities[task.capability].permission_set)
-    return _with_required_review(task, known)
+    return _with_required_review(task, known, is_added=is_added)
 
 
 def _with_permission_set(task: Any, otherwise: str) -> Any:
@@ -371,20 +425,36 @@ def _with_permission_set(task: Any, otherwise: str) -> Any:
     return task.model_copy(update={"permission_set": otherwise})
 
 
-def _with_required_review(task: Any, known: _Known) -> Any:
+def _with_required_review(task: Any, known: _Known, *, is_added: bool = False) -> Any:
     """Return the task with the review that its tool or capability requires."""
     if _can_destroy(task, known):
         required = _DESTRUCTIVE
     elif _asks(task, known):
         required = _EACH_USE
+    elif is_added and not only_reads(task, known):
+        required = _ADDED
     else:
         return task
-    review = _always(task.human_review, required)
+    review = _always(task.human_review, required, is_before=is_added)
     return task.model_copy(update={"human_review": review})
 
 
-def _always(review: ReviewPolicy | None, otherwise: ReviewPolicy) -> ReviewPolicy:
-    """Return the enabled review, made unconditional, or another one."""
+def _always(
+    review: ReviewPolicy | None, otherwise: ReviewPolicy, *, is_before: bool
+) -> ReviewPolicy:
+    """Return the enabled review, made unconditional, or another one.
+
+    With `is_before`, a person decides before the task runs, and no timeout approves.
+    """
     if review is None or not review.enabled:
         return otherwise
-    return review.model_copy(update={"always": True})
+    changes: dict[str, Any] = {"always": True}
+    if is_before:
+        changes |= {
+            "skip_when": None,
+            "sample": None,
+            "trigger_phase": TriggerPhase.BEFORE_EXECUTION,
+        }
+        if review.on_timeout == "approve":
+            changes["on_timeout"] = "reject"
+    return review.model_copy(update=changes)

@@ -24,12 +24,15 @@ from graphrag.planning import services as graph_planning
 from graphrag.planning.draft import Question, Refused, TaskReason, nothing_refused
 from graphrag.retrieval import search
 from workflows.common.db_expressions import AnyOf
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.plan_validation import PlanInvalid
+from workflows.engine.dag import Plan, ToolTask, references
+from workflows.engine.dataflow import resolve
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
+from workflows.engine.policy import ReviewPolicy
 from workflows.engine.ports import FinishedTask, NewPlan
 from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
+from workflows.engine.task_inputs import Spec
 from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Execution
 from workflows.permissions import capabilities
@@ -281,7 +284,7 @@ def suggest(intent: str, inputs: Mapping[str, Any], user: User | None = None) ->
     """
     suggestion = graph_planning.suggest(intent, inputs, refused=_refused_by_people(user))
     return SuggestedPlan(
-        plan=None if suggestion.plan is None else dict(suggestion.plan),
+        plan=None if suggestion.plan is None else _with_reviews_of_added(suggestion.plan),
         confidence=suggestion.confidence,
         nearest=tuple(near.tool for near in suggestion.nearest),
         missing=dict(suggestion.missing_inputs),
@@ -290,6 +293,20 @@ def suggest(intent: str, inputs: Mapping[str, Any], user: User | None = None) ->
         similar={near.tool: near.similarity for near in suggestion.nearest},
         warnings=suggestion.warnings,
     )
+
+
+def _with_reviews_of_added(suggested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the suggested plan with a review of each task that can modify data."""
+    plan = parse_plan(dict(suggested))
+    plan = with_required_reviews(plan, (), added=plan.by_id.keys())
+    tasks = [_with_review(task, plan.by_id[task["id"]].human_review) for task in suggested["tasks"]]
+    return {**suggested, "tasks": tasks}
+
+
+def _with_review(task: Mapping[str, Any], review: ReviewPolicy | None) -> dict[str, Any]:
+    if review is None:
+        return dict(task)
+    return {**task, "human_review": review.model_dump(mode="json", exclude_defaults=True)}
 
 
 def _refused_by_people(user: User | None) -> Refused:
@@ -346,10 +363,13 @@ def search_tools(query: str, *, limit: int, read_only: bool | None) -> search.An
 
 
 def with_required_reviews(
-    plan: Plan, begun: Collection[str], reviewers: Collection[str] | None = None
+    plan: Plan,
+    begun: Collection[str],
+    added: Collection[str] = (),
+    reviewers: Collection[str] | None = None,
 ) -> Plan:
     """Return the plan with the reviews that the catalogue requires now; see `rechecked`."""
-    return rechecked(plan, begun, known_tools, capabilities.known, reviewers)
+    return rechecked(plan, begun, known_tools, capabilities.known, added, reviewers)
 
 
 class CataloguePlanner:
@@ -391,16 +411,46 @@ class CataloguePlanner:
             raise TaskFailed(_failure(found.warnings, [near.tool for near in found.nearest]))
         asked = {each.argument: each.tool for each in found.questions if each.argument}
         if asked:
-            needs = ", ".join(f"{name} (for {tool})" for name, tool in asked.items())
-            raise TaskFailed(Reason("plan_needs_inputs", {"inputs": needs}))
+            raise TaskFailed(_needs(asked))
         try:
             changed = checked_plan(
                 dict(found.plan), tool_schemas, capabilities.known, kept=plan.by_id
             )
         except PlanInvalid as invalid:
             raise TaskFailed(Reason("plan_invalid", {"error": str(invalid)})) from invalid
+        added = [task for task in changed.tasks if task.id not in plan.by_id]
+        _refuse_nulls(added, {**_outputs(finished), "inputs": inputs, "context": context})
         why = _with_questions(_reasons_by_task(found.reasons), found.questions)
         return NewPlan(changed, why)
+
+
+def _needs(asked: Mapping[str, str]) -> Reason:
+    """Return the question for arguments, which are given with the tool that needs each."""
+    needs = ", ".join(f"{name} (for {tool})" for name, tool in asked.items())
+    return Reason("plan_needs_inputs", {"inputs": needs})
+
+
+def _outputs(finished: Mapping[str, FinishedTask]) -> dict[str, Any]:
+    return {name: each.output for name, each in finished.items()}
+
+
+def _refuse_nulls(added: Sequence[Spec], known: Mapping[str, Any]) -> None:
+    """Raise TaskFailed with the question for required arguments that would be null.
+
+    `known` has the outputs, inputs and context that there are; a reference to another task's output
+    is not checked.
+    """
+    records = known_tools(task.tool for task in added if isinstance(task, ToolTask))
+    null = {
+        name: task.tool
+        for task in added
+        if isinstance(task, ToolTask) and task.tool in records
+        for name in records[task.tool].required
+        if known.keys() >= set(references(value := task.arguments.get(name)))
+        and resolve(value, known) is None
+    }
+    if null:
+        raise TaskFailed(_needs(null))
 
 
 def _reasons_by_task(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]:

@@ -2,36 +2,27 @@
 
 A call is a published dataset of the scheduler, so that its result is kept until it is read although
 no client is connected.  The name of the dataset, which is also the key of Dask's task, is the
-handle.  Each method opens a connection of its own: calls last minutes, and nothing is kept.
+handle.  What a call prints is a variable of Dask with the same name, which has the latest value
+only and is deleted with the call.  The scheduler would keep the events of a topic for each call for
+ever.
 
-What a call prints is a variable of Dask with the same name, which has the latest value only and is
-deleted with the call.  The scheduler would keep the events of a topic for each call for ever.
+The client of Dask runs in a process of its own, see `dask_client` and `confined_client`.  Its
+answers come from the cluster, so all of them are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from workflows import conf
 from workflows.engine.ports import Failure, Success
 
-from . import dask_process
+from . import confined_client
 from .output import Output
 from .port import RunnerUnavailable
 from .results import failed, lost, result_of
-
-if TYPE_CHECKING:
-    from distributed import Client, Future
-
-#: Seconds for connecting, and for one answer of the cluster.
-_TIMEOUT: Final = 10
-#: Seconds in which the scheduler tells a new client which calls have ended.
-_SETTLE: Final = 0.5
 
 
 class DaskRunner:
@@ -44,116 +35,47 @@ class DaskRunner:
         self._prefix = f"holdpoint-{namespace}:"
 
     def submit(self, key: str, request: str) -> str:
-        from distributed import Variable
-
         handle = self._prefix + key
-        with self._client() as client:
-            if handle not in client.list_datasets():
-                # Who reads a variable that nobody has set waits for it.
-                Variable(handle, client=client).set(Output().as_json())
-                future = client.submit(dask_process.call, request, handle, key=handle, retries=0)
-                # Another worker with the same attempt may have published it meanwhile.
-                with suppress(KeyError):
-                    client.publish_dataset(future, name=handle)
+        self._ask("submit", handle=handle, request=request)
         return handle
 
     def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
-        with self._client() as client:
-            futures = _futures(client, handles)
-            found = {
-                handle: replace(outcome, logs=_printed(client, handle).logs)
-                for handle, future in futures.items()
-                if (outcome := _outcome(future)) is not None
-            }
-        return {**{handle: lost("dask") for handle in handles if handle not in futures}, **found}
+        answer = self._ask("look", handles=list(handles))
+        return {handle: _outcome(answer[handle]) for handle in handles if handle in answer}
 
     def outputs(self, handles: Collection[str]) -> Mapping[str, Output]:
-        with self._client() as client:
-            return {handle: _printed(client, handle) for handle in handles}
+        answer = self._ask("outputs", handles=list(handles))
+        return {handle: Output.of_json(answer.get(handle)) for handle in handles}
 
     def states(self) -> Mapping[str, bool]:
-        with self._client() as client:
-            names = [str(name) for name in client.list_datasets()]
-            futures = _futures(client, [name for name in names if name.startswith(self._prefix)])
-            return {handle: future.done() for handle, future in futures.items()}
+        answer = self._ask("states", prefix=self._prefix)
+        return {
+            handle: done
+            for handle, done in answer.items()
+            if handle.startswith(self._prefix) and isinstance(done, bool)
+        }
 
     def cancel(self, handles: Collection[str]) -> None:
-        from distributed import Variable
-
-        with self._client() as client:
-            futures = _futures(client, handles, settle=False)
-            # Without force, Dask goes on for the published dataset.
-            client.cancel(list(futures.values()), force=True)
-            for handle in futures:
-                client.unpublish_dataset(handle)
-                Variable(handle, client=client).delete()
+        self._ask("cancel", handles=list(handles))
 
     def key_of(self, handle: str) -> str:
         return handle.removeprefix(self._prefix)
 
-    @contextmanager
-    def _client(self) -> Iterator[Client]:
-        from distributed import Client
-
-        try:
-            with Client(
-                self._address,
-                timeout=_TIMEOUT,
-                security=_security(),
-                set_as_default=False,
-                # Only the scheduler must be reachable from here.
-                direct_to_workers=False,
-            ) as client:
-                yield client
-        except (OSError, TimeoutError) as error:
-            raise RunnerUnavailable(f"{type(error).__name__}: {error}"[:500]) from error
+    def _ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of the client, whose values may be of any type."""
+        match confined_client.ask(self._address, operation, arguments):
+            case {"answer": dict(answer)}:
+                return answer
+            case {"unavailable": str(reason)}:
+                raise RunnerUnavailable(reason[:500])
+        raise RunnerUnavailable("the client of Dask gave no answer")
 
 
-def _security() -> Any:
-    """Return the certificates for an address with tls://, else None."""
-    from distributed import Security
-
-    files = conf.dask_tls_files()
-    if not any(files):
-        return None
-    ca, certificate, key = files
-    return Security(
-        tls_ca_file=ca,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-        require_encryption=True,
-    )
-
-
-def _futures(
-    client: Client, handles: Iterable[str], *, settle: bool = True
-) -> dict[str, Future[Any]]:
-    """Return the futures of the published calls among `handles`."""
-    from distributed import wait
-
-    names = list(handles)
-    found = client.get_dataset(names, default=None) if names else []
-    futures = {name: future for name, future in zip(names, found, strict=True) if future}
-    if futures and settle:
-        with client.as_current(), suppress(TimeoutError):
-            wait(list(futures.values()), timeout=_SETTLE)
-    return futures
-
-
-def _printed(client: Client, handle: str) -> Output:
-    """Return what a call has printed; nothing for one whose variable is gone."""
-    from distributed import Variable
-
-    with suppress(TimeoutError):
-        return Output.of_json(Variable(handle, client=client).get(timeout=_SETTLE))
-    return Output()
-
-
-def _outcome(future: Future[Any]) -> Success | Failure | None:
-    """Return the result of a call that has ended, else None."""
-    if future.status == "finished":
-        return result_of(future.result(timeout=_TIMEOUT))
-    if future.status == "error":
-        error = future.exception(timeout=_TIMEOUT)
-        return failed(f"{type(error).__name__}: {error}", retryable=True)
-    return lost("dask") if future.done() else None
+def _outcome(written: object) -> Success | Failure:
+    """Return how a call ended, by the client; it is lost where that says nothing known."""
+    match written:
+        case {"state": "finished", "text": str(text), "printed": str(printed)}:
+            return result_of(text, Output.of_json(printed).logs)
+        case {"state": "failed", "text": str(text), "printed": str(printed)}:
+            return failed(text, retryable=True, logs=Output.of_json(printed).logs)
+    return lost("dask")

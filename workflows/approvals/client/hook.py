@@ -146,9 +146,6 @@ class Call:
         except (Denied, OSError, http.client.HTTPException, ValueError):
             return {}  # the server notices that nobody waits, and the approval has a deadline
 
-    def _post(self, path: str, seconds: float) -> dict[str, Any]:
-        return post(f"{self._address}{path}", self._token, self._event, seconds)
-
 
 def credentials(agent: str) -> tuple[str, str]:
     """Return the address of the server and the token; raise Denied without them."""

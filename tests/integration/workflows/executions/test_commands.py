@@ -7,6 +7,7 @@ import pytest
 from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.decide import Refused
 from workflows.engine.task_errors import TaskFailed
+from workflows.executions.services import fork_execution
 from workflows.executions.validation import InvalidRequest
 from workflows.models import CommandLog, Execution
 
@@ -128,6 +129,45 @@ def test_skip_layer_records_skipped_tasks(engine: Engine, paused: Execution) -> 
     assert (skipped.status, skipped.skip_reason) == ("SKIPPED", "command")
     assert outputs(done)["last"] is None
     assert "next" not in engine.called(done)
+
+
+def test_a_skipped_layer_stays_skipped_when_another_layer_changes(engine: Engine) -> None:
+    execution = engine.run(
+        value("zero", 0, **review("BEFORE")),
+        value("one", 1, depends_on=["zero"]),
+        value("two", 2, depends_on=["one"]),
+        value("three", 3, depends_on=["two"]),
+    )
+    engine.command(execution, {"kind": "skip_layer", "layer": 2})
+    change = {"kind": "modify_args", "task_id": "three", "arguments": {"value": "changed"}}
+    engine.command(execution, change)
+    # The skipped task shares its layer now.
+    engine.command(execution, {"kind": "inject_task", "task": value("more", depends_on=["one"])})
+    done = open_gate(engine, execution)
+    assert done.status == "COMPLETED"
+    assert engine.called(done) == ["zero", "one", "more", "three"]
+    skipped = done.attempts.get(task_id="two")
+    assert (skipped.status, skipped.skip_reason) == ("SKIPPED", "command")
+    assert outputs(done)["three"] == "changed"
+
+
+def test_a_fork_skips_what_its_parent_had_skipped(engine: Engine) -> None:
+    execution = engine.run(
+        value("first", 1),
+        value("next", 2, depends_on=["first"]),
+        value("last", 3, depends_on=["next"]),
+        policy={"per_layer_validation": True},
+    )
+    engine.command(execution, {"kind": "skip_layer", "layer": 2})
+    engine.command(execution, {"kind": "continue"})
+    engine.drive(execution)
+    checkpoint = execution.checkpoints.get(layer=1)
+    fork = fork_execution(execution=execution, checkpoint=checkpoint, actor=None)
+    engine.drive(fork)
+    engine.command(fork, {"kind": "continue"})
+    fork = engine.drive(fork)
+    assert fork.status == "COMPLETED"
+    assert fork.attempts.get(task_id="last").skip_reason == "command"
 
 
 def test_skip_layer_refuses_a_layer_that_has_begun(engine: Engine, paused: Execution) -> None:

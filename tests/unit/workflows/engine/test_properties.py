@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -10,18 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stateful.oracle import ESCALATION, Interventions, Outcome, Verdict, expected, status_fits
+from tests.stateful.planner import AddsATask
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
 from tests.support.repetitions import often
 from workflows.engine import commands as cmd
+from workflows.engine import events as ev
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Heartbeat, Ports, TaskFailed
-from workflows.engine.state import Hold, HoldReason
+from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Heartbeat, Ports
+from workflows.engine.state import Hold, HoldReason, SkipReason
 from workflows.engine.status import ExecutionStatus
 
 #: More steps than any of these runs can need: whoever needs more is going round in circles.
@@ -34,13 +37,6 @@ class CalmAgent:
 
     def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         return AgentAnswer("continue", "fine")
-
-
-class NoPlanner:
-    """Has no plan."""
-
-    def replan(self, **facts: Any) -> Any:
-        raise TaskFailed("no planner is configured")
 
 
 class World:
@@ -57,7 +53,7 @@ class World:
         )
         self.interventions = Interventions(inputs=INPUTS)
         self.ports = Ports(
-            self.journal, self.runner, CalmAgent(), NoPlanner(), summarise=lambda run: "summary"
+            self.journal, self.runner, CalmAgent(), AddsATask(), summarise=lambda run: "summary"
         )
 
     @property
@@ -244,7 +240,7 @@ def a_command(world: World, number: int, data: st.DataObject) -> Any:
         case "continue":
             return cmd.Continue()
         case "replan":
-            return cmd.Replan(new_requirement="more")
+            return cmd.Replan(new_requirement=f"more{number}")
     return cmd.UpdateState(updates={f"k{number}": number})
 
 
@@ -256,6 +252,48 @@ def give(world: World, command: Any) -> None:
         world.journal.queue(world.id, command, actor="ann")
     except Refused:
         pass
+
+
+@dataclass
+class Accepted:
+    """What the events of a run say that its commands changed."""
+
+    skipped: set[str] = field(default_factory=set)
+    values: dict[str, str] = field(default_factory=dict)
+    added: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+def accepted_by(world: World) -> Accepted:
+    """Read the accepted commands from the events, each against the plan of its time."""
+    accepted, layers = Accepted(), world.stored.revisions[1].layers
+    for event in world.stored.events:
+        match event:
+            case ev.LayerSkipRequested():
+                accepted.skipped |= set(layers[event.layer])
+            case ev.ContextUpdated():
+                accepted.context |= event.updates
+            case ev.PlanRevised():
+                layers = event.layers
+                accepted.added |= {name: event.plan.by_id[name] for name in event.added}
+                if event.cause == "modify_args":
+                    (name,) = event.changed
+                    accepted.values[name] = event.plan.by_id[name].values["value"]
+    return accepted
+
+
+def check_what_was_accepted(world: World) -> None:
+    """Whatever came later: skipped layers were skipped, and inputs, tasks and context stayed."""
+    accepted, stored = accepted_by(world), world.stored
+    world.interventions.passed_over |= accepted.skipped
+    plan = stored.revisions[stored.state.revision].plan
+    for name in accepted.skipped & stored.finished.keys():
+        assert stored.finished[name].skip is SkipReason.COMMAND, f"{name} ran although skipped"
+    for name, value in accepted.values.items():
+        assert plan.by_id[name].values["value"] == value, f"the inputs of {name} were lost"
+    for name, task in accepted.added.items():
+        assert plan.by_id[name].target == task.target, f"the added task {name} was lost"
+    assert accepted.context.items() <= stored.context.items()
 
 
 @settings(max_examples=often(80, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
@@ -288,11 +326,73 @@ def test_commands_at_any_moment_leave_a_correct_run(
             decide_somehow(world, data)
     assert world.status.is_final
     assert world.stored.queued == []
-    skipped = [each for each in world.stored.events if each.kind == "layer_skipped"]
-    world.interventions.passed_over |= {name for each in skipped for name in each.tasks}
+    check_what_was_accepted(world)
     check_end(world)
     check_no_hold_was_passed(world)
     check_keys(world.runner)
+
+
+CHANGES = ("skip_layer", "modify_args", "inject_task", "replan", "update_state")
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[tuple[str, int]]:
+    """Up to eight commands that change what a run does next, each with a number to choose by."""
+    return draw(st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 5)), max_size=8))
+
+
+def the_command(world: World, kind: str, choice: int, number: int) -> Any:
+    """A command of this kind about a later layer or task of the run, if it has one."""
+    state = world.stored.state
+    revision = world.stored.revisions[state.revision]
+    later = revision.layers[state.layer + 1 :] or revision.layers
+    names = [name for layer in later for name in layer]
+    name = names[choice % len(names)]
+    if kind == "skip_layer":
+        return cmd.SkipLayer(layer=len(revision.layers) - len(later) + choice % len(later))
+    if kind == "modify_args":
+        return cmd.ModifyArgs(task_id=name, arguments={"value": f"changed {number}"})
+    if kind == "inject_task":
+        task = _task(f"n{number}", "value", depends_on=[name])
+        return cmd.load_command({"kind": kind, "task": task})
+    if kind == "replan":
+        return cmd.Replan(new_requirement=f"more{number}")
+    return cmd.UpdateState(updates={f"k{choice}": number})
+
+
+@pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "while a layer runs"])
+@settings(max_examples=often(150, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
+@given(wanted=changes(), reviewed=st.booleans(), proposes=st.booleans())
+def test_an_accepted_command_holds_whatever_comes_after(
+    wanted: list[tuple[str, int]], reviewed: bool, proposes: bool, at_rest: bool
+) -> None:
+    """Four layers, and the commands come between the layers or while their tasks run."""
+    after = [[], ["t0"], ["t1"], ["t2"]]
+    tasks = [_task(f"t{number}", "value", depends_on=needs) for number, needs in enumerate(after)]
+    if reviewed:
+        tasks[0]["human_review"] = {"trigger_phase": "BEFORE_EXECUTION"}
+    policy = {"per_layer_validation": True, "replan_review": proposes}
+    world = World({"tasks": tasks}, policy, ScriptedRunner())
+    commands = iter([(*each, number) for number, each in enumerate(wanted)])
+
+    def send_some() -> bool:
+        for kind, choice, number in itertools.islice(commands, 3):
+            give(world, the_command(world, kind, choice, number))
+        return False
+
+    if not at_rest:
+        world.runner.cut = send_some
+    for _ in range(MANY):
+        if world.status.is_final:
+            break
+        world.work()
+        if at_rest:
+            send_some()
+        for hold in world.stored.state.holds:
+            world.decide(hold, approved=True)
+    assert world.status is ExecutionStatus.COMPLETED
+    check_what_was_accepted(world)
+    check_end(world)
 
 
 def test_no_command_is_lost_between_two_steps() -> None:
