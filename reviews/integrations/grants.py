@@ -61,7 +61,7 @@ def _row(user: User, grant: Grant, givers: Mapping[str, int], *, is_live: bool) 
         "by": grant.granted_by,
         "by_id": givers.get(grant.granted_by),
         "at": grant.granted_at,
-        "why": grant.shown_why,
+        "why": grant.why,
         "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),
         "used_at": grant.last_used_at,
         "until": grant.expires_at,

@@ -94,14 +94,7 @@ def _text(value: Any) -> str:
 Compare = Callable[[str, str, Any, Any], Difference]
 
 
-def unmasked(_task: str, _side: str, left: Any, right: Any) -> Difference:
-    """Compare a task's data without masking."""
-    return difference(left, right)
-
-
-def pairs(
-    left: Sequence[TaskView], right: Sequence[TaskView], compare: Compare = unmasked
-) -> list[Pair]:
+def pairs(left: Sequence[TaskView], right: Sequence[TaskView], compare: Compare) -> list[Pair]:
     """Pair the tasks of both runs: the left run's order, then tasks only in the right run."""
     mine, theirs = {task.id: task for task in left}, {task.id: task for task in right}
     names = [*mine, *(name for name in theirs if name not in mine)]
@@ -196,7 +189,7 @@ class _Shown:
         self, left: Execution, right: Execution, mine: list[TaskView], theirs: list[TaskView]
     ) -> None:
         listed = [path for run in (left, right) for path in secret_rules(run, None).paths]
-        self._whole = Rules(paths=tuple(listed))
+        self._whole = Rules(None, tuple(listed))
         self._left = self._both(task_rules(left, mine))
         self._right = self._both(task_rules(right, theirs))
 

@@ -50,7 +50,7 @@ class GrantSerializer(GrantModel):
         help_text="The arguments of a standing answer that may differ from the approved ones.",
     )
     revoked_by = serializers.SerializerMethodField()
-    why = serializers.CharField(source="shown_why", help_text="Secrets in it are masked.")
+    why = serializers.CharField(help_text="Secrets in it are masked.")
 
     class Meta:
         model = Grant

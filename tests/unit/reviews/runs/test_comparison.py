@@ -53,7 +53,7 @@ def test_long_values_are_compared_as_a_whole() -> None:
 def test_tasks_are_paired_in_order() -> None:
     left = [view("a", inputs={"n": 1}), view("b"), view("c", duration_ms=5)]
     right = [view("d"), view("a", inputs={"n": 2}), view("b", status="FAILED"), view("c")]
-    found = pairs(left, right)
+    found = pairs(left, right, lambda _task, _side, mine, theirs: difference(mine, theirs))
     assert [pair.id for pair in found] == ["a", "b", "c", "d"]
     assert [pair.differs for pair in found] == [True, True, False, True]
     assert found[0].inputs.changes[0].dotted == "n"
