@@ -23,16 +23,16 @@ class ApprovalAdmin(ReadOnly):
         "agent, and its requests appear here."
     )
     list_display = (
-        "action", "shown_title", "shown_agent", "shown_session", "owner", "risk", "shown_phase",
+        "action", "title", "agent", "session", "owner", "risk", "shown_phase",
         "created_at",
     )  # fmt: skip
     list_filter = (PhaseFilter, "risk", "result_mismatch")
     list_select_related = ("owner",)
     search_fields = ("action", "title", "agent", "session")
     fields = (
-        "action", "shown_title", "run", "shown_phase", "risk", "policy", "owner", "shown_agent",
-        "shown_session", "shown_url", "shown_context", "callback_url", "arguments_digest",
-        "result_ok", "shown_error", "result_mismatch", "result_at", "created_at",
+        "action", "title", "run", "shown_phase", "risk", "policy", "owner", "agent", "session",
+        "shown_url", "context", "shown_callback", "arguments_digest", "result_ok",
+        "result_error", "result_mismatch", "result_at", "created_at",
     )  # fmt: skip
 
     @admin.display(description="run")
@@ -43,26 +43,12 @@ class ApprovalAdmin(ReadOnly):
     def shown_phase(self, row: Approval) -> str:
         return labels.phase_text(row.phase)
 
-    @admin.display(description="title", ordering="title")
-    def shown_title(self, row: Approval) -> str:
-        return mask_secrets(row.title)
-
-    @admin.display(description="agent", ordering="agent")
-    def shown_agent(self, row: Approval) -> str:
-        return mask_secrets(row.agent)
-
-    @admin.display(description="session", ordering="session")
-    def shown_session(self, row: Approval) -> str:
-        return mask_secrets(row.session)
-
     @admin.display(description="URL")
     def shown_url(self, row: Approval) -> str:
+        """The address; that of a question is stored as people have to open it."""
         return mask_secrets(row.url)
 
-    @admin.display(description="context")
-    def shown_context(self, row: Approval) -> str:
-        return mask_secrets(row.context)
-
-    @admin.display(description="error")
-    def shown_error(self, row: Approval) -> str:
-        return mask_secrets(row.result_error)
+    @admin.display(description=gettext_lazy("callback URL"))
+    def shown_callback(self, row: Approval) -> str:
+        """The address of a webhook endpoint, whose path may be a secret."""
+        return mask_secrets(row.callback_url)

@@ -18,6 +18,7 @@ from workflows.admin.read_only import ReadOnly, block, link
 from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.redaction import DOTS, mask_secrets
 from workflows.engine.bounded_json import digest
+from workflows.executions.validation import installation_floor
 from workflows.models import Approval, GateCall, GatePolicy
 from workflows.planning.planner import known_tools
 
@@ -105,16 +106,21 @@ def _sent(row: GateCall) -> Any:
     return json.loads(row.arguments) if row.arguments else None
 
 
+def _rules(schema: Any) -> Rules:
+    """Return the masking rules of a call, which has the installation's policy."""
+    return Rules(schema, installation_floor().secrets)
+
+
 def _arguments(row: GateCall, value: Any) -> Masked:
     tool = known_tools([row.tool]).get(row.tool)
-    return masked(value, Rules(tool.input_schema if tool else None))
+    return masked(value, _rules(tool.input_schema if tool else None))
 
 
 def _shown(row: GateCall, answer: dict[str, Any]) -> Any:
     """Return the answer with secrets masked, also where its texts repeat them."""
     tool = known_tools([row.tool]).get(row.tool)
     schema = {"properties": {"structuredContent": (tool and tool.output_schema) or True}}
-    view = masked(answer, Rules({"type": "object", **schema}))
+    view = masked(answer, _rules({"type": "object", **schema}))
     return _without(view.value, _secrets(row, view))
 
 

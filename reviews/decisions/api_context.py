@@ -139,7 +139,7 @@ def shown_overrides(execution: Execution) -> list[dict[str, Any]]:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    content = mask_secrets(str(message["content"]))
+    content = str(message["content"])
     return {**message, "content": content, "created_at": message["created_at"].isoformat()}
 
 

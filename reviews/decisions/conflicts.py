@@ -82,7 +82,7 @@ def decided(record: HumanReviewRecord) -> dict[str, Any]:
         "by": record.actor,
         "at": record.reviewed_at.isoformat(),
         "edited": record.is_edited,
-        "comment": record.shown_comment,
+        "comment": record.comment,
     }
 
 

@@ -70,7 +70,7 @@ def episodes(
     if arguments is None:
         return _episodes([(None, record) for record in rows[:limit]])
     schemas = {each: schema_of(tool, each) for each in ("BEFORE_EXECUTION", "AFTER_EXECUTION")}
-    mine = features(masked(arguments, Rules(schemas.get(phase or "BEFORE_EXECUTION"))).value)
+    mine = features(masked(arguments, Rules(schemas.get(phase or "BEFORE_EXECUTION"), ())).value)
     scored = [
         (similarity(mine, _features(record, schemas.get(record.trigger_phase))), record)
         for record in rows[:_MAX_COMPARED]
@@ -103,7 +103,7 @@ def _episodes(scored: Iterable[tuple[float | None, HumanReviewRecord]]) -> list[
             similarity=score,
             decision=record.decision,
             edited=_edited(record),
-            comment=record.shown_comment,
+            comment=record.comment,
             decided_at=record.reviewed_at,
             outcome=outcomes[record.pk],
         )
@@ -194,7 +194,7 @@ def _memory(user: User, tool: str) -> ToolMemory | None:
     if not newest:
         return None
     refused = [record for record in newest if record.decision != Decision.APPROVE]
-    comments = [record.shown_comment for record in refused if record.comment]
+    comments = [record.comment for record in refused if record.comment]
     return ToolMemory(
         tool=tool,
         approved=len(newest) - len(refused),

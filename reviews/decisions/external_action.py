@@ -39,16 +39,14 @@ def external_action_context(hold: Hold) -> dict[str, Any] | None:
         (_("Editable"), _editable(task.editable)),
     )
     return {
-        "title": mask_secrets(approval.title) or approval.action,
-        "description": mask_secrets(task.description),
-        "facts": tuple(
-            {"name": name, "value": mask_secrets(value)} for name, value in facts if value
-        ),
+        "title": approval.title or approval.action,
+        "description": task.description,
+        "facts": tuple({"name": name, "value": value} for name, value in facts if value),
         # The address was checked when the agent asked: it is http or https.
         "url": approval.url,
         "shown_url": mask_secrets(approval.url),
-        "context": render_markdown(visible(mask_secrets(approval.context))),
-        "context_text": mask_secrets(approval.context),
+        "context": render_markdown(visible(approval.context)),
+        "context_text": approval.context,
         "nobody_waits": _nobody_waits(hold, approval),
     }
 

@@ -235,7 +235,7 @@ def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord])
 
 
 def _said(message: dict[str, Any]) -> str:
-    content = mask_secrets(str(message["content"]))
+    content = str(message["content"])
     return f"{message.get('author') or message.get('role')}: {content}"
 
 

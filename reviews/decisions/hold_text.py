@@ -8,7 +8,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
-from workflows.common.redaction import mask_secrets
 from workflows.executions.layer_summaries import one_line, short_name
 
 __all__ = ["approved", "closed_headline", "headline", "one_line", "rejected"]
@@ -66,14 +65,13 @@ def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> s
     """Return one sentence for a hold: "write_file will run in “Release notes”".
 
     `phase` is BEFORE_EXECUTION, AFTER_EXECUTION, or the reason of a hold without a phase. Without
-    `workflow_title` the sentence is the heading of the decision itself. Secrets in the title are
-    masked: the sentence is also sent to chats and by e-mail.
+    `workflow_title` the sentence is the heading of the decision itself.
     """
     alone, within = _HEADLINES.get(phase.lower(), _OTHER)
     params = {
         "tool": short_name(tool) or task_id,
         "task": task_id or _("A task"),
-        "run": mask_secrets(workflow_title),
+        "run": workflow_title,
     }
     return _(within if workflow_title else alone) % params
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from workflows.common.redaction import DOTS, is_secret_field, merge_spans, secret_spans
@@ -45,12 +45,8 @@ class Rules:
     (`customer.iban`, `*` for any one key); a value is secret whose path ends so, indexes left out.
     """
 
-    schema: Any = None
-    paths: tuple[str, ...] = ()
-
-
-#: Nothing is secret but what its name or look says.
-NO_RULES: Final = Rules()
+    schema: Any
+    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,9 @@ class Masked:
     """`value` with marks; `secrets` in it by number; `known` also has secrets of earlier values."""
 
     value: JSON
-    secrets: tuple[Secret, ...] = ()
-    known: Mapping[int, JSON] = field(default_factory=dict)
-    rules: Rules = NO_RULES
+    secrets: tuple[Secret, ...]
+    known: Mapping[int, JSON]
+    rules: Rules
 
     def secret(self, number: int) -> Secret | None:
         """Return the secret of a mark."""
@@ -86,7 +82,7 @@ def is_marked(text: str) -> bool:
     return _MARK.search(text) is not None
 
 
-def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None) -> Masked:
+def masked(value: JSON, rules: Rules, *, after: Masked | None = None) -> Masked:
     """Return `value` with a mark for each secret; equal secrets have equal numbers.
 
     `after` is an earlier masked value: secrets that are in both keep their numbers.

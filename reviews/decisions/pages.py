@@ -28,7 +28,6 @@ from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses
 from reviews.runs.panels import behind, overrides_context
-from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -220,7 +219,7 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "on_timeout": components_labels.on_timeout(hold),
         "deadline_reason": components_labels.deadline_reason(hold),
         "why": render_stored(hold, "why"),
-        "instructions": mask_secrets(hold.instructions),
+        "instructions": hold.instructions,
         "payload_title": _payload_title(hold),
     }
 
@@ -467,7 +466,7 @@ def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
         "by_id": record.reviewer_id,
         "sentence": decision_sentence(record),
         "at": record.reviewed_at,
-        "comment": record.shown_comment,
+        "comment": record.comment,
         "changes": diff(view.value, masked(record.modified_data, view.rules, after=view).value)
         if record.is_edited
         else (),
@@ -541,7 +540,7 @@ def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
             {
                 "round": earlier.round,
                 "by": record.actor if record else earlier.decided_by,
-                "feedback": record.shown_comment if record else "",
+                "feedback": record.comment if record else "",
                 "at": earlier.decided_at,
                 "url": reverse("reviews:decision", args=(earlier.execution_id, earlier.id)),
                 "changes": diff(before.value, view.value),

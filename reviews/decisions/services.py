@@ -290,7 +290,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         actor=person.get_username(),
         reviewer=person,
         source=request.source,
-        comment=request.comment,
+        comment=command.feedback,
         edited=edit is not None,
         modified=edit.whole if edit else None,
         version=result.version,

@@ -135,7 +135,7 @@ def similar_decisions_context(user: User, hold: Hold) -> dict[str, Any]:
                 "match": _("%(share)s match") % {"share": percent(each.score)},
                 "at": each.record.reviewed_at,
                 "url": reverse("reviews:record", args=(each.record.pk,)),
-                "comment": each.record.shown_comment,
+                "comment": each.record.comment,
                 "reuse": json.dumps(each.reuse[0], ensure_ascii=False)
                 if each.reuse and may_edit
                 else "",

@@ -57,7 +57,7 @@ def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
         "by": grant.granted_by,
         "by_id": grant.granted_by_id,
         "at": grant.granted_at,
-        "why": grant.shown_why,
+        "why": grant.why,
         "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),
         "used_at": grant.last_used_at,
         "until": grant.expires_at,

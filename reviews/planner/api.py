@@ -14,7 +14,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews.decisions.masking import masked
 from workflows.api.etags import check_if_match, workflow_etag
 from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import IDEMPOTENCY_KEY, IF_MATCH, problems
@@ -26,7 +25,7 @@ from workflows.executions import access, definitions
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Workflow, WorkflowVersion
 
-from .definition_view import shown_definition
+from .definition_view import listed_secrets, shown_definition, shown_fields
 from .rights import may_save
 
 _NAME = OpenApiParameter(
@@ -53,12 +52,9 @@ class VersionRowSerializer(PlainSerializer):
 
     number = serializers.IntegerField()
     author = serializers.CharField(source="author_name", allow_blank=True)
-    comment = serializers.SerializerMethodField(help_text="Secrets in it are masked.")
+    comment = serializers.CharField(allow_blank=True, help_text="Secrets in it are masked.")
     restored = serializers.IntegerField(allow_null=True)
     created_at = serializers.DateTimeField()
-
-    def get_comment(self, version: WorkflowVersion) -> str:
-        return str(masked(version.comment).value)
 
 
 class VersionSerializer(VersionRowSerializer):
@@ -68,9 +64,10 @@ class VersionSerializer(VersionRowSerializer):
 
     @extend_schema_field(VersionDefinitionSerializer)
     def get_definition(self, version: WorkflowVersion) -> Any:
-        # As the difference of two versions, and by the secrets that policy and schema name.
-        shown: Any = masked(version.definition).value
-        return {**shown, **shown_definition(Workflow(**version.definition))}
+        # As the difference of two versions, with the references of the plan.
+        definition = version.definition
+        shown, _view = shown_fields(definition, listed_secrets(definition))
+        return {**shown, **shown_definition(Workflow(**definition))}
 
 
 class VersionsView(ListAPIView[WorkflowVersion]):

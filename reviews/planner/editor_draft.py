@@ -12,6 +12,7 @@ from graphrag.planning.plans import dependencies
 from reviews.components import labels
 from reviews.templatetags.desk import dom_id
 from workflows.common.number_parsing import parse_natural_number
+from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.dag import MAX_TASKS
 from workflows.engine.plan_validation import Problem
@@ -139,7 +140,7 @@ def of_planner(draft: Draft) -> EditorDraft:
     return replace(
         opened,
         seen=draft.seen or opened.seen,
-        title=draft.title or opened.title or draft.intent[:200],
+        title=draft.title or opened.title or mask_secrets(draft.intent)[:200],
         description=opened.description or draft.intent,
         plan=draft.plan,
         policy=draft.policy,

@@ -31,7 +31,6 @@ from reviews.components.number_formatting import (
 from reviews.components.plan_diff import short
 from reviews.components.tables import Row, Table
 from reviews.decisions.episodes import ToolMemory, memory_of_tools
-from reviews.decisions.masking import masked
 from reviews.planner.definition_view import shown_definition
 from reviews.planner.fields import arguments_of, review_phase, values_of
 from reviews.planner.planner_draft import (
@@ -126,7 +125,7 @@ def conflict_context(conflict: WorkflowChanged, versions_page: str) -> dict[str,
         "at": conflict.workflow.updated_at,
         "author": (newest.author_name if newest else "") or _("the system"),
         "number": newest.number if newest else None,
-        "comment": masked(newest.comment).value if newest else "",
+        "comment": newest.comment if newest else "",
         "fields": ", ".join(conflict.fields),
         "versions_url": reverse(versions_page, args=(conflict.workflow.pk,)),
         "seen": seen_mark(conflict.workflow),

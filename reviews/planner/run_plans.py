@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from reviews.audit.reveals import task_rules
-from reviews.decisions.masking import masked
+from reviews.decisions.masking import Rules, masked
 from workflows.engine.policy import Policy
 from workflows.executions.selectors import revision_of, tasks_of
 from workflows.models import Execution, Workflow
 
 from . import editor_draft
-from .definition_view import shown_definition
+from .definition_view import definition_rules, shown_definition
 from .editor_draft import EditorDraft
 from .fields import values_name, values_of
 from .rights import may_save
@@ -33,10 +33,11 @@ def draft_of_run(execution: Execution) -> EditorDraft:
     )
     rules = task_rules(execution, tasks_of(execution))
     warnings: list[str] = []
-    tasks = [
-        _without_masked(task, masked(values_of(task), rules[task["id"], "inputs"]).value, warnings)
-        for task in written["tasks"]
-    ]
+    tasks = []
+    for task in written["tasks"]:
+        of_inputs = rules[task["id"], "inputs"]
+        shown = masked(values_of(task), of_inputs).value
+        tasks.append(_without_masked(task, shown, of_inputs, warnings))
     policy = Policy.model_validate(execution.policy)
     draft = editor_draft.of_run(
         execution,
@@ -55,8 +56,9 @@ def draft_of_copy(user: User, workflow: Workflow) -> EditorDraft:
         return draft
     shown = shown_definition(workflow)
     warnings: list[str] = []
+    rules = definition_rules(workflow)
     tasks = [
-        _without_masked(task, values_of(seen), warnings)
+        _without_masked(task, values_of(seen), rules, warnings)
         for task, seen in zip(draft.tasks, shown["plan"].get("tasks", ()), strict=True)
     ]
     inputs = {
@@ -76,7 +78,9 @@ def draft_of_copy(user: User, workflow: Workflow) -> EditorDraft:
     )
 
 
-def _without_masked(task: dict[str, Any], shown: Any, warnings: list[str]) -> dict[str, Any]:
+def _without_masked(
+    task: dict[str, Any], shown: Any, rules: Rules, warnings: list[str]
+) -> dict[str, Any]:
     """Return a task without the arguments that differ from `shown`, and with its code masked."""
     values = values_of(task)
     kept = {name: value for name, value in values.items() if shown.get(name) == value}
@@ -86,7 +90,7 @@ def _without_masked(task: dict[str, Any], shown: Any, warnings: list[str]) -> di
         for name in values.keys() - kept.keys()
     ]
     code = task.get("code")
-    if code is not None and (hidden := masked(code).value) != code:
+    if code is not None and (hidden := masked(code, Rules(None, rules.paths)).value) != code:
         task = {**task, "code": hidden}
         warnings.append(_("The code of %(task)s holds a masked value.") % {"task": task.get("id")})
     return {**task, values_name(task): kept}

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from reviews.components.json_diffs import diff
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.views import SeeOther, current_user, page, warn
-from reviews.decisions.masking import masked
+from reviews.decisions.masking import Masked
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import Plan
 from workflows.engine.plan_diff import change_between
@@ -24,7 +24,7 @@ from workflows.executions.definitions import restore_version, workflow_warnings
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Workflow, WorkflowVersion
 
-from .definition_view import shown_definition
+from .definition_view import listed_secrets, shown_definition, shown_fields
 from .policy_labels import labelled
 from .rights import check_may_save, may_save, workflow_or_404
 from .workflow_files import exported, written
@@ -127,7 +127,7 @@ def _row(row: WorkflowVersion, workflow: Workflow, newest: int, restore_url: str
         "number": row.number,
         "author": row.author_name or _("the system"),
         "at": row.created_at,
-        "comment": masked(row.comment).value,
+        "comment": row.comment,
         "restored": row.restored,
         "is_newest": row.number == newest,
         "restore_url": reverse(restore_url, args=(workflow.pk, row.number)),
@@ -135,20 +135,26 @@ def _row(row: WorkflowVersion, workflow: Workflow, newest: int, restore_url: str
 
 
 def definition_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the changed plan as a diagram, and each other changed value; secrets are masked."""
-    before = masked(old)
-    after = masked(new, after=before)
-    p = _plan_difference(old, new)
-    hidden = {"plan"} if p else set()
-    left, right = (
-        {name: value for name, value in view.value.items() if name not in hidden}
-        for view in (before, after)
-    )
+    """Return the changed plan as a diagram, and each other changed value.
+
+    A value is masked in both definitions if the policy of either lists it.
+    """
+    paths = tuple(dict.fromkeys((*listed_secrets(old), *listed_secrets(new))))
+    left, before = shown_fields(old, paths)
+    right, after = shown_fields(new, paths, after=before)
+    p = _plan_difference(old, new, after)
+    if p:
+        left, right = ({**side, "plan": None} for side in (left, right))
     return {"changes": labelled(diff(left, right)), "p": p}
 
 
-def _plan_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
-    """Return `p` of the plan diff's template; None for a plan that is not valid any more."""
+def _plan_difference(
+    old: dict[str, Any], new: dict[str, Any], view: Masked
+) -> dict[str, Any] | None:
+    """Return `p` of the plan diff's template, masked by the rules and with the marks of `view`.
+
+    Returns None for a plan that is not valid any more.
+    """
     if old["plan"] == new["plan"]:
         return None
     try:
@@ -157,7 +163,7 @@ def _plan_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]
         return None
     return diff_context(
         PlanDiff(
-            view=masked(None),
+            view=view,
             before=before,
             old_layers=before.layers(),
             layers=after.layers(),

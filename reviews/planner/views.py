@@ -47,6 +47,7 @@ from reviews.planner.planner_draft import Draft
 from reviews.planner.rights import check_may_save, check_may_start, workflow_to_change_or_404
 from reviews.planner.stored_drafts import stored_draft
 from reviews.runs.pages import starter
+from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
 from workflows.executions.definitions import (
@@ -119,7 +120,7 @@ class PlannerView(LoginRequiredMixin, View):
                     plan=draft.plan,
                     inputs=draft.inputs,
                     policy=draft.policy,
-                    title=draft.title or draft.intent[:200] or _UNTITLED,
+                    title=draft.title or draft.intent or _UNTITLED,
                 )
             except InvalidRequest as invalid:
                 problems = list(invalid.problems)
@@ -200,7 +201,8 @@ def _not_given(draft: Draft) -> list[Problem]:
 
 
 def _saved(user: User, draft: Draft) -> Workflow:
-    title = draft.title or draft.intent[:200]
+    # Masked here too: the name is made of it, and a cut secret may not look like one.
+    title = mask_secrets(draft.title or draft.intent)[:200]
     if not title:
         raise InvalidRequest((Problem("title", "required", "enter a name for the workflow"),))
     fields = {"title": title, "plan": draft.plan, "policy": draft.policy}

@@ -11,6 +11,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext as _
 
 from workflows.common import yaml_documents
+from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, parse
 from workflows.engine.dag import MAX_TASKS
 from workflows.models import Workflow
@@ -105,7 +106,7 @@ def new_name(name: str, title: str) -> str:
 
     A name that another workflow has gets a number.
     """
-    wanted = name if _NAME.fullmatch(name) else slugify(title)[:100]
+    wanted = name if _NAME.fullmatch(name) else slugify(mask_secrets(title))[:100]
     return free_name(wanted) if wanted else ""
 
 

@@ -29,7 +29,6 @@ from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
 from workflows.common import keyset
-from workflows.common.redaction import mask_secrets
 from workflows.engine.state import HoldReason
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.journal.prepared_statements import BuiltQuery
@@ -299,7 +298,7 @@ def _row_title(hold: Hold) -> str:
         names = [str(each.get("id", "")) for each in payload.get("next_layer") or ()]
         return _("Next tasks: %(names)s") % {"names": one_line(", ".join(names))}
     if hold.reason == HoldReason.REPLAN_REVIEW:
-        wish = mask_secrets(str(payload.get("requirement", "")))
+        wish = str(payload.get("requirement", ""))
         return _("Plan change: %(wish)s") % {"wish": one_line(wish)}
     return components_labels.hold_reason_text(hold.reason).capitalize()
 

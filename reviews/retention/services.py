@@ -22,6 +22,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
 from workflows.common.crashpoints import crashpoint
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions import access
@@ -136,7 +137,11 @@ def place_legal_hold(
             runs = Execution.objects.filter(approval__gate_call__gate=gate, erased_at=None)
             list(runs.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
         hold = LegalHold.objects.create(
-            execution=execution, workflow=workflow, gate=gate, reason=reason, placed_by=actor
+            execution=execution,
+            workflow=workflow,
+            gate=gate,
+            reason=mask_secrets(reason),
+            placed_by=actor,
         )
         _log_hold(RetentionEntry.Kind.HOLD_PLACED, actor, hold)
     return hold
@@ -152,7 +157,7 @@ def lift_legal_hold(*, actor: User, hold: LegalHold, reason: str = "") -> bool:
         rows = LegalHold.objects.filter(pk=hold.pk, lifted_at=None)
         if not rows.update(lifted_at=Now(), lifted_by=actor):
             return False
-        _log_hold(RetentionEntry.Kind.HOLD_LIFTED, actor, hold, lift_reason=reason)
+        _log_hold(RetentionEntry.Kind.HOLD_LIFTED, actor, hold, lift_reason=mask_secrets(reason))
     cache.delete(_PAUSED)
     return True
 

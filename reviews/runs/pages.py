@@ -595,7 +595,7 @@ def _groups(
     done = Counter(task.layer for task in tasks if task.status in _FINISHED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
     links, hidden = plan_links(execution, story.events), _hidden(execution, views)
-    groups = tuple(timeline(story.events, counts, forks, links, hidden, story.layer))
+    groups = tuple(timeline(story.events, counts, hidden, forks, links, story.layer))
     if not is_whole:
         _leave_details(groups)
     return groups
@@ -833,7 +833,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
     asked_by = _asked_by(hold, event)
     return {
         "title": _(_CAUSES.get(payload["cause"], N_("The plan was changed"))),
-        "requirement": mask_secrets(payload.get("requirement", "")),
+        "requirement": payload.get("requirement", ""),
         "number": number,
         "by": asked_by.removeprefix("agent:"),
         "by_agent": asked_by.startswith("agent:"),

@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
 from reviews.components.reasons import render_reason, render_stored
-from reviews.decisions.masking import NO_RULES, Rules, masked
+from reviews.decisions.masking import Rules, masked
 from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
@@ -49,12 +49,10 @@ class _Line:
 class HiddenRules:
     """Masking rules of the whole run, and of the data of tasks by (task id, side)."""
 
-    rules: Rules = NO_RULES
-    of_tasks: Mapping[tuple[str, str], Rules] = field(default_factory=dict)
+    rules: Rules
+    of_tasks: Mapping[tuple[str, str], Rules]
 
 
-#: No explicit rules: only values with a secret name or pattern are masked.
-NO_HIDDEN_RULES = HiddenRules()
 #: Maximum characters of a message in the timeline, and in its details.
 _MAX_SUMMARY, _MAX_DETAILS = 1500, 200_000
 _ROLES = {
@@ -69,18 +67,18 @@ _SHAPES = {"quiet": "·", "good": "✓", "bad": "✕", "waiting": "◔", "runnin
 def timeline(
     events: Iterable[ExecutionEvent],
     counts: Mapping[int, tuple[int, int]],
+    hidden: HiddenRules,
     forks: Mapping[int, str] | None = None,
     links: Mapping[int, tuple[str, str]] | None = None,
-    hidden: HiddenRules = NO_HIDDEN_RULES,
     layer: int | None = None,
 ) -> list[Group]:
     """Return the groups in order.
 
     Args:
         counts: layer → (settled, total) tasks.
+        hidden: masking rules.
         forks: layer of a checkpoint → fork URL.
         links: event seq → (URL, text) of a page with details.
-        hidden: masking rules.
         layer: that of the first event; None before the first layer.
     """
     groups = [Group(_("Start")) if layer is None else _group(layer, counts)]
@@ -101,7 +99,7 @@ def _group(layer: int, counts: Mapping[int, tuple[int, int]]) -> Group:
     return Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total)
 
 
-def entry(event: ExecutionEvent, hidden: HiddenRules = NO_HIDDEN_RULES) -> dict[str, Any]:
+def entry(event: ExecutionEvent, hidden: HiddenRules) -> dict[str, Any]:
     """Return one event as a line of the timeline."""
     if event.kind == "message_added":
         return _message(event)
@@ -153,7 +151,7 @@ def _message(event: ExecutionEvent) -> dict[str, Any]:
 
 
 def _content(event: ExecutionEvent) -> str:
-    return mask_secrets(str(event.payload.get("content", "")))
+    return str(event.payload.get("content", ""))
 
 
 def _forked(payload: Payload, actor: str) -> _Line:

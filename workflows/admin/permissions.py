@@ -122,4 +122,4 @@ class GrantAdmin(ReadOnly):
 
     @admin.display(description="why")
     def reason(self, grant: Grant) -> str:
-        return grant.shown_why or "-"
+        return grant.why or "-"

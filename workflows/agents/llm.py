@@ -1,8 +1,9 @@
 """The LLM agent: decisions by a model with an OpenAI-compatible or Anthropic API.
 
-The model gets all results, unredacted, the decisions of people and agents, and one continuing
-conversation: messages of people, earlier reports and its own answers.  The conversation is stored
-in the execution's messages, so it continues over pauses, restarts and forks.
+The model gets all results of the layer, unredacted, the decisions of people and agents, and one
+continuing conversation: messages of people, earlier reports and its own answers.  The conversation
+is stored in the execution's messages, with secrets masked, so it continues over pauses, restarts
+and forks.
 
 Settings: HOLDPOINT["llm_model"] ("openai:gpt-5" or "anthropic:claude-…"), "llm_base_url",
 "llm_api_key"; a workflow may give its own `instructions` in `ail.settings`.  Needs the extra `llm`.

@@ -218,7 +218,7 @@ class ExecutionsView(ListAPIView[Execution]):
             plan = plan_for_intent(
                 intent=intent, inputs=fields.get("inputs", {}), actor=caller(request)
             )
-            title = title or intent[:200]
+            title = title or intent
         execution = services.start_execution(
             actor=caller(request),
             workflow=get_workflow(caller(request), name) if name is not None else None,

@@ -56,7 +56,7 @@ class GrantSerializer(GrantModel):
         help_text="The sums so far of the arguments that a standing answer limits with `in_all`."
     )
     revoked_by = serializers.SerializerMethodField()
-    why = serializers.CharField(source="shown_why", help_text="Secrets in it are masked.")
+    why = serializers.CharField(help_text="Secrets in it are masked.")
 
     class Meta:
         model = Grant

@@ -222,7 +222,7 @@ class HoldSerializer(HoldModel):
         read_only_fields = fields
 
     def get_comment(self, hold: Hold) -> str:
-        return mask_secrets(getattr(hold, "comment", ""))
+        return getattr(hold, "comment", "")
 
     def get_node_id(self, hold: Hold) -> str | None:
         return hold.task_id or None
@@ -382,12 +382,9 @@ class SaidSerializer(PlainSerializer):
 
     seq = serializers.IntegerField()
     role = serializers.CharField(source="payload.role")
-    content = serializers.SerializerMethodField()
+    content = serializers.CharField(source="payload.content")
     author = serializers.CharField(source="payload.author")
     created_at = serializers.DateTimeField()
-
-    def get_content(self, event: ExecutionEvent) -> str:
-        return mask_secrets(event.payload["content"])
 
 
 class WarningSerializer(PlainSerializer):

@@ -18,6 +18,7 @@ from django.utils.crypto import salted_hmac
 
 from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import schema_errors, schema_problem
 from workflows.engine.bounded_json import digest
 from workflows.engine.commands import Abort, ReportResult, ResubmitAction
@@ -129,6 +130,7 @@ def _create(
         deadline = {"timeout_seconds": deadline_seconds, "on_timeout": "reject"}
         review = review.model_copy(update=deadline)
     risk = policy.risk(action["name"], fields.get("risk", ""))
+    agent = mask_secrets(asked_by.get("agent", ""))[:200]
     _check_values(action, fields["phase"], incomplete=incomplete)
     _check_urls(actor, asked_by.get("url", ""), callback)
     task = ExternalActionTask(
@@ -150,9 +152,7 @@ def _create(
     standing = (
         None
         if incomplete
-        else use_standing_answer(
-            actor=actor, row=policy.row, task=task, agent=asked_by.get("agent", "")
-        )
+        else use_standing_answer(actor=actor, row=policy.row, task=task, agent=agent)
     )
     plan = Plan(tasks=(task.model_copy(update={"standing": standing}),))
     credential = access.credential_of(actor)
@@ -162,7 +162,7 @@ def _create(
         policy=with_business_hours(execution_policy(task, policy)),
         policy_overrides=(),
         inputs={},
-        title=task.title or task.action,
+        title=task.title or mask_secrets(task.action),
         created_by=actor,
     )
     approval = Approval.objects.create(
@@ -176,10 +176,10 @@ def _create(
         phase=fields["phase"],
         risk=risk,
         policy=policy.pattern,
-        agent=asked_by.get("agent", ""),
-        session=asked_by.get("session", ""),
-        url=asked_by.get("url", ""),
-        context=fields.get("context", ""),
+        agent=agent,
+        session=mask_secrets(asked_by.get("session", ""))[:200],
+        url=_stored_url(asked_by.get("url", ""), is_question=incomplete),
+        context=mask_secrets(fields.get("context", "")),
         callback_url=callback,
         is_question=incomplete,
         arguments_digest=digest(task.arguments),
@@ -187,6 +187,11 @@ def _create(
     crashpoint("approval.created")
     _advance(execution.pk)
     return approval
+
+
+def _stored_url(url: str, *, is_question: bool) -> str:
+    """Return the address without secrets; people have to open that of a question as it is."""
+    return url if is_question else mask_secrets(url)[:2000]
 
 
 def _sample_seed(actor: User, action: Mapping[str, Any]) -> str:
@@ -427,7 +432,7 @@ def report(
             result_ok=fields["ok"],
             result_output=fields.get("output"),
             result_arguments=fields.get("arguments"),
-            result_error=fields.get("error", ""),
+            result_error=mask_secrets(fields.get("error", "")),
             result_mismatch=reported.payload["mismatch"],
             result_at=Now(),
         )

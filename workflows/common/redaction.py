@@ -6,25 +6,59 @@ All patterns match in linear time. Redacted text is replaced by its kind in squa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON
+from workflows.engine.secret_text import (
+    DOTS,
+    NAME,
+    PRIVATE_KEY,
+    mask_secrets,
+    merge_spans,
+    secret_spans,
+)
+
+__all__ = [
+    "DOTS", "is_secret_field", "mask_secrets", "merge_spans", "redact", "redact_text",
+    "secret_spans",
+]  # fmt: skip
 
 SECRET: Final = "[secret]"  # noqa: S105
-#: Mask of a secret that users with the right can reveal.
-DOTS: Final = "•" * 8
 
-_SECRET_KEY: Final = re.compile(
-    r"passw|passphrase|secret|token|authori[sz]ation|credential|cookie|bearer"
-    r"|(?:api|private|access|signing|encryption|ssh)[-_ ]?key|session[-_ ]?(?:id|key)|^pwd$|^pin$",
-    re.IGNORECASE,
-)
-#: Matches of texts longer than this are cached.
-_LONG_TEXT: Final = 5_000
-#: Numbers such as `max_tokens` and `token_count` are not secret.
-_COUNT_KEY: Final = re.compile(r"tokens|count|limit|max|min|length|size|expir|ttl", re.IGNORECASE)
+#: Names whose value is secret; a longer word that ends so is secret too (`dbpassword`).
+_SECRET_WORDS: Final = (
+    "password", "passwd", "passwort", "kennwort", "passphrase", "passcode", "secret", "token",
+    "credential", "cookie", "authorization", "authorisation", "bearer", "otp", "cvv", "cvc", "pin",
+    "pwd", "jwt", "apikey",
+)  # fmt: skip
+_SUFFIXES: Final = ("password", "passwd", "passwort", "passphrase", "secret", "token", "apikey")
+#: Words before `key`, and before `code`, that make a secret.
+_KEYS: Final = frozenset(
+    {
+        "access", "api", "auth", "encryption", "hmac", "master", "private", "secret", "session",
+        "shared", "signing", "ssh",
+    }
+)  # fmt: skip
+_CODES: Final = frozenset(
+    {
+        "access", "auth", "authorization", "backup", "cvc", "cvv", "mfa", "otp", "pin", "recovery",
+        "security", "totp", "verification",
+    }
+)  # fmt: skip
+#: Last words of a name that do not change what its value is: `password_confirmation`.
+_SAME_VALUE: Final = frozenset(
+    {
+        "again", "base", "confirm", "confirmation", "data", "digits", "hash", "header", "hex",
+        "hint", "json", "key", "new", "old", "plain", "plaintext", "raw", "repeat", "string",
+        "text", "value",
+    }
+)  # fmt: skip
+#: Words before `token` that make it the position in a list.
+_POSITIONS: Final = frozenset({"continuation", "cursor", "next", "page", "pagination"})
+#: Numbers such as `max_tokens` are not secret.
+_COUNTS: Final = frozenset({"tokens", "count", "limit", "max", "min", "total", "ttl"})
 
 _Replacement = str | Callable[[re.Match[str]], str]
 
@@ -50,60 +84,48 @@ def redact_text(text: str) -> str:
         return text
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
+    for start, end in reversed(secret_spans(text)):
+        text = f"{text[:start]}{SECRET}{text[end:]}"
     return text
 
 
 def is_secret_field(key: str, item: Any) -> bool:
     """Whether the key marks `item` as secret; counts, flags and empty values are not secret."""
-    if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
+    if item is None or isinstance(item, bool) or item in ("", [], {}):
         return False
-    if isinstance(item, (int, float)) and _COUNT_KEY.search(key):
+    words = _words(key)
+    if isinstance(item, (int, float)) and _COUNTS.intersection(words):
         return False
-    return item not in ("", [], {})
+    return _is_secret_name([_singular(each) for each in words])
 
 
-def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Return the positions of likely secrets in `text` as ordered, disjoint [start, end) pairs.
-
-    It uses fewer patterns than `redact`, because reviewers have to read addresses, card numbers and
-    digests.
-    """
-    if len(text) < 8:
-        return []
-    return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _find_spans(text)
+def _words(key: str) -> list[str]:
+    """Return the words of a key in lower case: `x-api-key`, `apiKey` and `API_KEY2` have two."""
+    text = unicodedata.normalize("NFKC", key[-_LONGEST_KEY:])
+    text = _CAMEL_CASE.sub(" ", text).lower()
+    words = (each.rstrip("0123456789") for each in _NOT_WORDS.split(text))
+    return [each for each in words if each]
 
 
-def mask_secrets(text: str) -> str:
-    """Return `text` with its secrets masked, for places without a reveal action."""
-    for start, end in reversed(secret_spans(text)):
-        text = f"{text[:start]}{DOTS}{text[end:]}"
-    return text
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
 
 
-# Keyed by the text; bounded by 16 texts; never stale, because the result depends only on the key.
-@lru_cache(maxsize=16)
-def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """Cache the spans of a long text: a search takes tenths of a second, several times per page."""
-    return tuple(_find_spans(text))
-
-
-def _find_spans(text: str) -> list[tuple[int, int]]:
-    return merge_spans(
-        match.span(match.lastindex or 0)
-        for pattern in _SECRET_PATTERNS
-        for match in pattern.finditer(text)
-    )
-
-
-def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort spans, merge overlapping ones and drop empty ones."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        elif start < end:
-            merged.append((start, end))
-    return merged
+def _is_secret_name(words: Sequence[str]) -> bool:
+    """Whether the last words name a secret: `access_token` does, `token_type` does not."""
+    if not words:
+        return False
+    *before, last = words
+    pair = (before[-1] if before else "", last)
+    if last == "key" and _KEYS.intersection(before):
+        return True
+    if pair in _PAIRS or (last == "code" and pair[0] in _CODES):
+        return True
+    if last == "token" and _POSITIONS.intersection(before):
+        return False
+    if last in _SECRET_WORDS or last.endswith(_SUFFIXES) or last.startswith("passw"):
+        return True
+    return last in _SAME_VALUE and _is_secret_name(before)
 
 
 def _unused(key: str, redacted: dict[str, Any]) -> str:
@@ -129,20 +151,20 @@ def _card(match: re.Match[str]) -> str:
     return "[card]" if sum(doubled) % 10 == 0 else match[0]
 
 
+#: Longer keys are cut from their beginning: the end of a key names its value.
+_LONGEST_KEY: Final = 200
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NOT_WORDS: Final = re.compile(r"[\W_]+")
+#: Two words that name a secret only together.
+_PAIRS: Final = frozenset({("session", "id"), ("secret", "id"), ("basic", "auth")})
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
-_WORDS_BEFORE_SECRETS: Final = (
-    r"(?:password|passwd|passphrase|pwd|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key)"
-)
 _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
-    (
-        re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,60}-----)?"),
-        "[private key]",
-    ),
+    (PRIVATE_KEY, "[private key]"),
     (re.compile(r"(?<=://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"), f"{SECRET}@"),
     (re.compile(r"\b(Bearer|Basic)\s{1,5}[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {SECRET}"),
     (
         re.compile(
-            rf"({_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}})"
+            rf"({NAME}[\"']?\s{{0,5}}[=:]\s{{0,5}})"
             r"(?:\"[^\"\n]{1,500}\"?|'[^'\n]{1,500}'?|[^\s\"',;&]{1,500})",
             re.IGNORECASE,
         ),
@@ -157,35 +179,4 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
     (re.compile(r"(?<![\w.-])(?:[0-9][ -]?){12,18}[0-9](?![\w-])"), _card),
     (re.compile(r"(?<![\w.-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![\w-])"), "[id number]"),
     (re.compile(r"(?<![\w+])\+[0-9][0-9 ().-]{7,17}[0-9](?![\w])"), "[phone]"),
-)
-
-#: The last group, if any, is the secret.
-_SECRET_PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
-    _RULES[0][0],
-    re.compile(r"(?<=://)[^\s/:@]{1,100}:([^\s/@]{1,200})@"),
-    # Not “basic knowledge”: credentials have digits or end in "=".
-    re.compile(
-        r"\b(?:Bearer|Basic)\s{1,5}(?=[A-Za-z._~+/-]{0,200}[0-9=])([A-Za-z0-9._~+/=-]{6,})",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"{_WORDS_BEFORE_SECRETS}=([^\s\"',;&]{{1,500}})", re.IGNORECASE),
-    re.compile(
-        rf"{_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}}(?:(?=\"([^\"\n]{{1,500}})))",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"{_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}}(?:(?='([^'\n]{{1,500}})))",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"{_WORDS_BEFORE_SECRETS}\s{{0,5}}[=:]\s{{0,5}}"
-        r"(?=[^\s\"',;&]{0,200}[0-9])([^\s\"',;&]{4,500})",
-        re.IGNORECASE,
-    ),
-    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"),
-    re.compile(
-        r"\b(?:gh[opsru]_|github_pat_|xox[abeprs]-|glpat-|npm_|hvs\.|ya29\.|AIza|SG\.)[\w.-]{10,}"
-    ),
-    re.compile(r"\b(?:sk|rk)[-_][\w-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    re.compile(r"\bhp_[a-z0-9]{8}_[\w-]{40,}"),
 )

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -16,6 +17,7 @@ from pydantic import (
 )
 
 from .dag import Plan, TaskSpec
+from .secret_text import MaskedComment, MaskedText, mask_secrets
 from .standing_terms import StandingTerms
 from .state import GrantScope
 
@@ -31,12 +33,12 @@ class Continue(_Command):
     """Continue after a layer validation or an agent's decision point."""
 
     kind: Literal["continue"] = "continue"
-    reason: str = Field(default="", max_length=4000)
+    reason: MaskedText = ""
 
 
 class Abort(_Command):
     kind: Literal["abort"] = "abort"
-    reason: str = Field(default="", max_length=4000)
+    reason: MaskedText = ""
 
 
 def _empty_for_null(value: Any) -> Any:
@@ -51,7 +53,7 @@ class Replan(_Command):
     """Ask the planner for a new revision; finished layers are kept."""
 
     kind: Literal["replan"] = "replan"
-    new_requirement: str = Field(min_length=1, max_length=4000)
+    new_requirement: Annotated[MaskedText, Field(min_length=1)]
     available_context: OptionalValues = {}
 
 
@@ -63,7 +65,7 @@ class _Approval(_Command):
     # Absent and null both mean "no change"; only `set_output_null` sets an output to null.
     edits: Any = None
     set_output_null: bool = Field(default=False, strict=True)
-    feedback: str = Field(default="", max_length=10_000)
+    feedback: MaskedComment = ""
     # Scope of the grant of an approved escalation; `until` needs `grant_seconds`.
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
@@ -113,7 +115,7 @@ class SkipLayer(_Command):
 
     kind: Literal["skip_layer"] = "skip_layer"
     layer: int | None = Field(default=None, ge=0)
-    reason: str = Field(default="", max_length=4000)
+    reason: MaskedText = ""
 
 
 class ModifyArgs(_Command):
@@ -157,13 +159,16 @@ def shortened(text: str, longest: int = MAX_MESSAGE_LENGTH) -> str:
     return text[: max(0, longest - len(note))] + note
 
 
+_MaskedMessage = AfterValidator(lambda text: shortened(mask_secrets(text)))
+
+
 class AddMessage(_Command):
     """Add a message to the execution's conversation."""
 
     kind: Literal["add_message"] = "add_message"
     role: Literal["user", "assistant", "system", "tool"] = "user"
     # One message to an agent has all results of a layer.
-    content: str = Field(min_length=1, max_length=MAX_MESSAGE_LENGTH)
+    content: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE_LENGTH), _MaskedMessage]
     author: str = ""
     # Ask the run's agent to decide at the next layer boundary, even if its policy would not.
     ask_agent: bool = False
@@ -235,7 +240,7 @@ class ReportResult(_Command):
 
     kind: Literal["report_result"] = "report_result"
     ok: bool
-    error: str = Field(default="", max_length=10_000)
+    error: MaskedComment = ""
     # Digest of the executed arguments; "" if the caller does not state them.
     executed_digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
@@ -244,7 +249,7 @@ class RevisePlan(_Command):
     """The planner's answer to a replan: the new plan, or an error."""
 
     kind: Literal["revise_plan"] = "revise_plan"
-    requirement: str
+    requirement: MaskedText
     plan: Plan | None = None
     # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
     error: str = ""

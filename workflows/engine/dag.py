@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .policy import ReviewPolicy, TriggerPhase
+from .secret_text import MaskedText, MaskedTitle
 from .standing_terms import StandingUse
 
 #: Names that `$from` may use besides task ids.
@@ -41,7 +42,7 @@ class Retry(_Frozen):
 
 class _Task(_Frozen, ABC):
     id: TaskId
-    title: str = Field(default="", max_length=200)
+    title: MaskedTitle = ""
     depends_on: tuple[TaskId, ...] = ()
     when: str | None = Field(default=None, max_length=2000)
     timeout_seconds: float | None = Field(default=None, gt=0, le=86_400)
@@ -137,7 +138,7 @@ class ExternalActionTask(_Task):
     action: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any] = {}
     output: Any = None
-    description: str = Field(default="", max_length=4000)
+    description: MaskedText = ""
     argument_schema: dict[str, Any] = {}
     risk: Literal["low", "medium", "high"] = "high"
     # True, or the JSON pointers of the values that a reviewer may change.

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .policy import TriggerPhase
+from .secret_text import Masked
 from .standing_terms import StandingTerms
 from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal, SkipReason
 
@@ -363,7 +364,7 @@ class AgentDecided(_Event):
     kind: Literal["agent_decided"] = "agent_decided"
     agent: str
     decision: Literal["continue", "replan", "abort"]
-    reason: str = ""
+    reason: Masked = ""
     hold_id: str | None = None
 
 

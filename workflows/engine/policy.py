@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from .expressions import expression_error
 from .reminder_schedule import Escalation, EscalationStep, Reminder, Reminders, check
+from .secret_text import MaskedText
 
 
 class TriggerPhase(StrEnum):
@@ -94,7 +95,7 @@ class ReviewPolicy(_OptionalTimeout, SkipConditions):
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     # How many times reviewers may request changes to the output of the task.
     max_change_requests: int = Field(default=3, ge=0, le=20)
-    instructions: str = Field(default="", max_length=4000)
+    instructions: MaskedText = ""
     always: bool = False
 
     @model_validator(mode="after")
@@ -194,7 +195,7 @@ class PlanReview(_OptionalTimeout):
     enabled: bool = False
     groups: tuple[str, ...] = ("reviewer",)
     quorum: int = Field(default=1, ge=1, le=20)
-    instructions: str = Field(default="", max_length=4000)
+    instructions: MaskedText = ""
 
 
 class Speculation(_Frozen):

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 from django.utils.module_loading import import_string
 
-from workflows.common.redaction import DOTS
+from workflows.common.redaction import DOTS, mask_secrets
 from workflows.common.schemas import schema_problem
 from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, check_value
 from workflows.engine.decide import Refused
@@ -97,10 +97,43 @@ def _json_problems(name: str, value: Any) -> tuple[Problem, ...]:
     except BoundedJSONError as error:
         path = f"{name}.{error.path}" if error.path else name
         return (Problem(path, "malformed", error.message),)
-    if DOTS in json.dumps(value, ensure_ascii=False):
+    if DOTS in json.dumps(_with_texts(name, value, lambda text: ""), ensure_ascii=False):
         message = "has the mask of a hidden value: enter the value itself"
         return (Problem(name, "masked", message),)
     return ()
+
+
+def _with_texts(name: str, value: Any, change: Callable[[str], str]) -> Any:
+    """Return a valid field with its texts for people changed: titles, descriptions, instructions.
+
+    Titles are cut to the length of their column, because a mask can be longer than the secret.
+    """
+    if name in ("title", "description"):
+        text = change(value)
+        return text[:200] if name == "title" else text
+    if name == "policy" and isinstance(value.get("replan_review"), dict):
+        return {**value, "replan_review": _changed_texts(value["replan_review"], change)}
+    if name == "plan" and isinstance(value.get("tasks"), list):
+        return {**value, "tasks": [_changed_texts(task, change) for task in value["tasks"]]}
+    return value
+
+
+#: The texts of a task or a review, with their longest length.
+_TEXTS = {"title": 200, "instructions": 4000}
+
+
+def _changed_texts(part: Any, change: Callable[[str], str]) -> Any:
+    """Return a task or a review of a definition with its texts changed."""
+    if not isinstance(part, dict):
+        return part
+    changed = {
+        key: change(text)[: _TEXTS[key]]
+        for key, text in part.items()
+        if key in _TEXTS and isinstance(text, str)
+    }
+    if isinstance(part.get("human_review"), dict):
+        changed["human_review"] = _changed_texts(part["human_review"], change)
+    return {**part, **changed}
 
 
 def _problems_of(check: Callable[[], Any]) -> tuple[Problem, ...]:
@@ -187,7 +220,7 @@ def save_workflow(
             if "policy" in fields:
                 _check_loosening(actor, workflow, fields["policy"])
             for name, value in fields.items():
-                setattr(row, name, value)
+                setattr(row, name, _with_texts(name, value, mask_secrets))
             row.save()
             record_version(row, author=actor, comment=comment, restored=restored)
     except IntegrityError as error:
@@ -243,7 +276,7 @@ def record_version(
         definition=definition,
         author=author,
         author_name=author.get_username() if author else "",
-        comment=comment[:1000],
+        comment=mask_secrets(comment)[:1000],
         restored=restored,
     )
 

@@ -23,6 +23,7 @@ from workflows import conf
 from workflows.agents import RegisteredAgents
 from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
+from workflows.common.redaction import mask_secrets
 from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
 from workflows.engine.dag import CapabilityTask, ToolTask
@@ -151,7 +152,7 @@ def start_execution(
             policy=effective,
             policy_overrides=_override_rows(changes, _username(actor)),
             inputs=values,
-            title=name[:200],
+            title=mask_secrets(name)[:200],
             created_by=actor,
         )
     except IntegrityError as error:
@@ -437,6 +438,7 @@ def log_refusal(
     """Record a refused command in the command log."""
     if connection.in_atomic_block and connection.needs_rollback:
         return
+    detail = reason if isinstance(reason, Reason) else mask_secrets(reason)[:2000]
     CommandLog.objects.create(
         execution_id=execution_id,
         kind=kind,
@@ -444,5 +446,5 @@ def log_refusal(
         actor_id=actor.id,
         source=source,
         outcome=outcome,
-        **reason_fields("detail", reason if isinstance(reason, Reason) else reason[:2000]),
+        **reason_fields("detail", detail),
     )

@@ -24,6 +24,7 @@ from workflows import conf
 from workflows.approvals import services as approvals
 from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.crashpoints import crashpoint
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import schema_problem
 from workflows.common.stored_text import storable
 from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
@@ -139,7 +140,7 @@ def begin(
         "gate": gate,
         "user": context.user,
         "token": context.token,
-        "client": client[:200],
+        "client": mask_secrets(client)[:200],
         "tool": target.name[:200],
         "policy": info.policy.value,
         "arguments_digest": digest(arguments),

@@ -77,7 +77,7 @@ def _start(context: CallContext, arguments: argument_models.Execute) -> Executio
     plan, title = arguments.plan, arguments.config.title
     if arguments.intent is not None:
         plan = plan_for_intent(intent=arguments.intent, inputs=arguments.inputs, actor=context.user)
-        title = title or arguments.intent[:200]
+        title = title or arguments.intent
     policy = dict(arguments.config.policy)
     if arguments.config.per_layer_validation is not None:
         policy["per_layer_validation"] = arguments.config.per_layer_validation

@@ -11,7 +11,6 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
-from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_validation import validation_problems
 from workflows.engine.policy import ReviewPolicy, ReviewRules
 from workflows.engine.standing_terms import MAX_HOURS
@@ -251,7 +250,7 @@ class Approval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return mask_secrets(self.title) or self.action
+        return self.title or self.action
 
 
 class HookCall(models.Model):

@@ -7,8 +7,6 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from workflows.common.redaction import mask_secrets
-
 from .executions import Execution
 from .holds import Hold
 from .workflows import Workflow
@@ -145,8 +143,3 @@ class Grant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation} {self.resource}"
-
-    @property
-    def shown_why(self) -> str:
-        """The reason as people read it, with secrets masked."""
-        return mask_secrets(self.why)

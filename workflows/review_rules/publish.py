@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from pydantic import ValidationError
 
+from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import ReviewRules
@@ -110,7 +111,7 @@ def publish(
         author=actor,
         author_name=actor.get_username(),
         source=source,
-        comment=comment,
+        comment=mask_secrets(comment),
     )
 
 
@@ -139,7 +140,7 @@ def republish(
         author=actor,
         author_name=actor.get_username(),
         source=source,
-        comment=comment,
+        comment=mask_secrets(comment),
     )
 
 

@@ -30,7 +30,6 @@ from reviews.models import TeamsMessage
 from reviews.notifications import notice_text
 from reviews.notifications.notify import ACTIONABLE_KINDS
 from reviews.templatetags.desk import visible
-from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FormField
 from workflows.models import Hold
 
@@ -213,7 +212,7 @@ def _input_text(
 
 def _payload(hold: Hold) -> Items:
     """Return what a reviewer reads: the action of an agent, instructions, and the payload."""
-    texts = [*action_texts(hold), mask_secrets(hold.instructions)]
+    texts = [*action_texts(hold), hold.instructions]
     items = [_text(each) for text in texts for each in text.splitlines() if each.strip()]
     # Spaces at the beginning of a line are not shown.
     lines = [

@@ -133,9 +133,7 @@ def test_an_export_repeats_its_filter_and_honours_it(decide: Decide, auditor: Us
     assert (kept["node_id"], kept["comment"]) == ("kept", "'=1+1")
 
 
-def test_a_secret_in_a_comment_is_masked_and_signed_as_it_was_written(
-    decide: Decide, auditor: User
-) -> None:
+def test_a_secret_in_a_comment_is_masked_before_it_is_signed(decide: Decide, auditor: User) -> None:
     secret = "hunter2hunter2"
     record = decide("kept", decision="REJECT", comment=f"not with password={secret}")
     ensure_roles()
@@ -150,6 +148,7 @@ def test_a_secret_in_a_comment_is_masked_and_signed_as_it_was_written(
         changelist,
         reverse("admin:reviews_humanreviewrecord_change", args=(record.pk,)),
         "/history/export/?as=csv",
+        "/history/export/?as=jsonl",
         "/api/v1/reviews/history/",
     )
     for url in shown:
@@ -160,8 +159,20 @@ def test_a_secret_in_a_comment_is_masked_and_signed_as_it_was_written(
     assert "not with password=" in open_page(auditor, f"/history/{record.pk}/").text
     assert "0 audit records" in open_page(auditor, f"{changelist}?q={secret}").text
     record.refresh_from_db()
-    assert secret in record.comment
+    assert record.comment == "not with password=••••••••"
     assert json.loads(export(auditor).splitlines()[1])["comment"] == record.comment
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula(decide: Decide, auditor: User) -> None:
+    starts = ("=", "+", "-", "@", " =", "\n=", "\r", "\t", "\n", "\u200b=", "\xa0@")
+    wide = ("\uff1d", "\uff0b", "\uff0d", "\uff20", " \uff1d", "\ufe66")
+    comments = [f"{start}1+1" for start in (*starts, *wide)]
+    for number, comment in enumerate(comments):
+        decide(f"n{number}", decision="REJECT", comment=comment)
+    decide("plain", decision="REJECT", comment="1-1 = 0")
+    rows = list(csv.reader(io.StringIO(export(auditor, **{"as": "csv"}), newline="")))
+    cells = {row[rows[1].index("comment")] for row in rows[2:]}
+    assert cells == {f"'{comment}" for comment in comments} | {"1-1 = 0"}
 
 
 def test_an_export_holds_only_visible_records(

@@ -8,10 +8,11 @@ import pytest
 from django.urls import reverse
 
 from reviews.components import reasons
+from reviews.decisions.masking import Rules
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import DeniedAttempt
-from reviews.runs.timeline import entry
+from reviews.runs.timeline import HiddenRules, entry
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.groups import group_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+HIDDEN = HiddenRules(Rules(None, ()), {})
 
 BEFORE = "BEFORE_EXECUTION"
 GERMAN = {
@@ -127,9 +130,9 @@ def test_a_refused_command_stores_code_and_parameters_and_the_timeline_translate
     assert load_event("command_refused", stored) == refused
     assert load_event("command_refused", {"command": "abort", "error": "old"}).error == "old"
     event = ExecutionEvent(execution=run, seq=1, kind="command_refused", payload=stored)
-    assert entry(event)["sentence"].endswith("was refused: Ebene 0 hat begonnen.")
+    assert entry(event, HIDDEN)["sentence"].endswith("was refused: Ebene 0 hat begonnen.")
     old = ExecutionEvent(kind="command_refused", payload={"command": "abort", "error": "old"})
-    assert entry(old)["sentence"].endswith("was refused: old")
+    assert entry(old, HIDDEN)["sentence"].endswith("was refused: old")
 
 
 def test_a_refused_permission_and_an_ended_run_store_code_and_parameters(
@@ -149,5 +152,5 @@ def test_a_refused_permission_and_an_ended_run_store_code_and_parameters(
     assert (run.status, run.error, run.error_code) == ("ABORTED", "a was rejected", "task_rejected")
     assert run.error_params == {"task": "a"}
     aborted = ExecutionEvent.objects.get(execution=run, kind="execution_aborted")
-    assert entry(aborted)["sentence"].endswith("a abgelehnt")
+    assert entry(aborted, HIDDEN)["sentence"].endswith("a abgelehnt")
     assert "a abgelehnt" in open_page(reviewer, f"/runs/{run.pk}/").text

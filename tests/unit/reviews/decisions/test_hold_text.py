@@ -73,12 +73,6 @@ def test_the_heading_of_a_closed_review_has_no_future(
     assert closed_headline(phase, tool, task) == heading
 
 
-def test_a_secret_in_the_title_of_a_run_is_masked() -> None:
-    secret = "ghp_" + "a1B2" * 9
-    sentence = headline("escalation", "", "fetch", f"Fetch with {secret}")
-    assert sentence == "fetch asks for more permission in “Fetch with ••••••••”"
-
-
 def test_effects_are_described() -> None:
     assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest continues."
     assert rejected("skip") == "Skips this task; the rest continues."

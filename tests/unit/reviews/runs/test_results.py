@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reviews.decisions.masking import masked
+from reviews.decisions.masking import Rules, masked
 from reviews.runs import results
 from workflows.engine.plan_validation import parse_plan
 from workflows.executions.selectors import TaskView
@@ -33,8 +33,11 @@ def panel(monkeypatch: pytest.MonkeyPatch, status: str) -> dict[str, Any] | None
         TaskView(name, name, "tool", "unit.value", 0, (), permissions, end)
         for name, (_inputs, permissions, end) in TASKS.items()
     ]
-    shown = {(name, "inputs"): masked(inputs) for name, (inputs, *_rest) in TASKS.items()}
-    shown |= {(name, "output"): masked(f"of {name}") for name in TASKS}
+    shown = {
+        (name, "inputs"): masked(inputs, Rules(None, ()))
+        for name, (inputs, *_rest) in TASKS.items()
+    }
+    shown |= {(name, "output"): masked(f"of {name}", Rules(None, ())) for name in TASKS}
     return results.result_panel(Execution(status=status), views, shown)
 
 

@@ -7,13 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
-from reviews.runs.timeline import _LINES, entry, timeline
+from reviews.decisions.masking import Rules
+from reviews.runs.timeline import _LINES, HiddenRules, entry, timeline
 from tests.support.actors import actor_named, user_id
 from workflows.engine import events as ev
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HIDDEN = HiddenRules(Rules(None, ()), {})
 SAMPLES: list[ev.Event] = [
     ev.ExecutionForked(parent="4", layer=1),
     ev.ExecutionStarted(total_layers=2, total_tasks=3),
@@ -100,7 +102,7 @@ def test_the_samples_cover_every_kind() -> None:
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.kind)
 def test_each_event_is_a_sentence(event: ev.Event) -> None:
-    line: dict[str, Any] = entry(stored(event))
+    line: dict[str, Any] = entry(stored(event), HIDDEN)
     assert line["sentence"]
     assert line["subject"] in line["sentence"]
     assert line["meaning"] in ("quiet", "good", "bad", "waiting", "running")
@@ -108,7 +110,7 @@ def test_each_event_is_a_sentence(event: ev.Event) -> None:
 
 def test_the_timeline_is_grouped_by_layer() -> None:
     events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
-    groups = timeline(events, {0: (1, 2), 1: (1, 1)})
+    groups = timeline(events, {0: (1, 2), 1: (1, 1)}, HIDDEN)
     assert [group.title for group in groups] == ["Start", "Layer 1", "Layer 2"]
     assert (groups[1].done, groups[1].total) == (1, 2)
     assert [line["seq"] for group in groups for line in group.entries] == list(
@@ -117,11 +119,11 @@ def test_the_timeline_is_grouped_by_layer() -> None:
 
 
 def test_an_actor_is_named_once() -> None:
-    decided = entry(stored(SAMPLES[10]))
+    decided = entry(stored(SAMPLES[10]), HIDDEN)
     assert decided["sentence"].startswith("ann rejected a")
     assert decided["actor"] == ""
-    assert entry(stored(SAMPLES[1]))["actor"] == "ann"
-    assert entry(stored(SAMPLES[1], actor="system"))["actor"] == ""
+    assert entry(stored(SAMPLES[1]), HIDDEN)["actor"] == "ann"
+    assert entry(stored(SAMPLES[1], actor="system"), HIDDEN)["actor"] == ""
 
 
 @pytest.mark.parametrize(
@@ -137,29 +139,31 @@ def test_a_message_names_its_author_and_role(
     role: Any, author: str, words: tuple[str, str]
 ) -> None:
     said = ev.MessageAdded(role=role, content="hello", author=author)
-    line = entry(stored(said, actor="system"))
+    line = entry(stored(said, actor="system"), HIDDEN)
     assert (line["actor"], line["role"]) == words
     assert (line["kind"], line["sentence"], line["json"]) == ("message", "hello", "")
 
 
 def test_a_long_message_is_collapsed() -> None:
     said = ev.MessageAdded(role="assistant", content="x" * 5000, author="agent:llm")
-    line = entry(stored(said))
+    line = entry(stored(said), HIDDEN)
     assert len(line["sentence"]) < 2000
     assert line["json"] == "x" * 5000
 
 
 def test_a_stored_checkpoint_offers_a_fork() -> None:
     events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
-    lines = [line for group in timeline(events, {}, {0: "/here/"}) for line in group.entries]
+    lines = [
+        line for group in timeline(events, {}, HIDDEN, {0: "/here/"}) for line in group.entries
+    ]
     assert [line["seq"] for line in lines if line.get("fork_url")] == [
         seq for seq, event in enumerate(SAMPLES, 1) if event.kind == "layer_closed"
     ]
-    gone = [line for group in timeline(events, {}, {7: "/x/"}) for line in group.entries]
+    gone = [line for group in timeline(events, {}, HIDDEN, {7: "/x/"}) for line in group.entries]
     assert not any(line.get("fork_url") for line in gone)
 
 
 def test_an_instant_task_shows_no_duration() -> None:
-    quick = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=3)))
-    slow = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=1200)))
+    quick = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=3)), HIDDEN)
+    slow = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=1200)), HIDDEN)
     assert (quick["sentence"], slow["sentence"]) == ("a done", "a done in 1.2 s")
