@@ -27,10 +27,10 @@ from django.utils.dateparse import parse_datetime
 from workflows import conf
 from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import canonical
+from workflows.engine.risk import RISKS
 from workflows.models import Approval
 from workflows.models.approvals import ApprovalStatus
 
-from .policies import RISKS
 from .selectors import approval_body
 
 if TYPE_CHECKING:
