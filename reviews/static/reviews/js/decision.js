@@ -108,7 +108,7 @@ function show(here, page) {
   if (!news) return;
   take(here, news);
   if (article() !== here || barOf(here)) return;
-  showHeadline(here, page.querySelector("[data-headline]"));
+  showHeadline(here, page.querySelector("[data-headline], #decision-title"));
   const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
   if (before && now) before.replaceWith(document.importNode(now, true));
   showChanges(here, page.querySelector("[data-decided-changes]"));
@@ -124,6 +124,8 @@ function tooLate(event) {
   if (xhr.status !== 409 || !requestConfig.elt.matches("[data-decision-form]") || !here) return;
   event.detail.shouldSwap = false;
   show(here, new DOMParser().parseFromString(xhr.responseText, "text/html"));
+  // The button that was pressed is off while its request is under way, and has lost the focus.
+  if (document.activeElement === document.body) here.querySelector("#decision-title").focus({ preventScroll: true });
 }
 
 const look = () => refresh().catch(() => {});
