@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -36,7 +36,12 @@ from reviews.queue import selectors
 from reviews.queue.bulk import MAX_HOLDS, selected_hold
 from reviews.queue.claims import candidates
 from reviews.queue.filters import RISKS, risk_condition, risk_of
-from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
+from reviews.queue.key_arguments import (
+    Arguments,
+    key_arguments,
+    payload_schemas_by_target,
+    task_arguments,
+)
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, WorkflowFilter, link
 from workflows.engine.policy import TriggerPhase
@@ -199,13 +204,26 @@ class HoldList(ChangeList):
 
 
 def argument_texts(holds: Sequence[Hold]) -> list[str]:
-    """Return the key arguments of each hold as one text: `path: a.txt · amount: 5`."""
+    """Return the key arguments of each hold as one text: `path: a.txt · amount: 5`.
+
+    A layer or plan change has those of each task: `write: write_file (path: a.txt); …`.
+    """
     schemas = payload_schemas_by_target(holds)
-    rows = (key_arguments(hold, schemas.get((hold.target, hold.phase))) for hold in holds)
-    return [
-        desk.visible(" · ".join(f"{name}: {text}" if name else text for name, text in row))
-        for row in rows
-    ]
+    return [desk.visible(_argument_text(hold, schemas)) for hold in holds]
+
+
+def _argument_text(hold: Hold, schemas: Mapping[tuple[str, str], Any]) -> str:
+    tasks = task_arguments(hold, schemas)
+    if tasks:
+        return "; ".join(
+            f"{task.title} ({_joined(task.arguments)})" if task.arguments else task.title
+            for task in tasks
+        )
+    return _joined(key_arguments(hold, schemas.get((hold.target, hold.phase))))
+
+
+def _joined(arguments: Arguments) -> str:
+    return " · ".join(f"{name}: {text}" if name else text for name, text in arguments)
 
 
 class AdminDecision(DecisionView):

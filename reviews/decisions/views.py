@@ -69,6 +69,8 @@ from workflows.permissions import step_up
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: Header of the answer to a request that decided a review: only then the queue goes on to the next.
+DECIDED = "X-Holdpoint-Decided"
 #: Changed places that one request may ask about.
 _MAX_PATHS = 200
 
@@ -151,12 +153,14 @@ class DecisionView(LoginRequiredMixin, View):
         """Decide and redirect; otherwise show the page again with the entered text."""
         hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
-        if posted.asks_for_more:
+        if posted.asks_for_more or posted.compares:
             return self._show(request, hold, posted.form_state())
         if posted.errors:
             return self._show(request, hold, posted.form_state(posted.errors), status=422)
         if posted.needs_confirmation:
-            return self._show(request, hold, posted.form_state(confirm=True))
+            is_open = hold.status == Hold.Status.OPEN
+            form = posted.form_state(confirm=is_open)
+            return self._show(request, hold, form, status=200 if is_open else 409)
         if posted.is_stale:
             return self._show(request, hold, posted.form_state(stale=True), status=409)
         try:
@@ -174,8 +178,11 @@ class DecisionView(LoginRequiredMixin, View):
             return self._show(request, now, posted.form_state(stale=stale), status=409)
         except services.HoldNotFound:
             raise Http404 from None
-        following = self._following(request, hold) if is_htmx(request) else None
-        return following or SeeOther(request.path)
+        if not is_htmx(request):
+            return SeeOther(request.path)
+        answer = self._following(request, hold) or self.get(request, execution_id, hold_id)
+        answer[DECIDED] = hold.id
+        return answer
 
     def _following(self, request: HttpRequest, decided: Hold) -> HttpResponse | None:
         """Return the review that the queue opens next, with the rows and counts that changed.
@@ -265,6 +272,8 @@ class _Posted:
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
         self.asks_for_more = "more" in self._data
+        #: The user wants their text beside what another user decided; this decides nothing.
+        self.compares = "compare" in self._data
         self._shown = parse_natural_number(self._data.get("read", "")) or 0
         self.version, found = self._version()
         self.kept = parse_kept_tasks(self._data, hold)
@@ -296,7 +305,7 @@ class _Posted:
         """The payload as the person made it."""
         # A payload that is not shown whole cannot be edited on the page.
         is_long = len(self._text) > MAX_SHOWN_CHARACTERS
-        untouched = self.decision != Decision.APPROVE or is_long
+        untouched = (self.decision != Decision.APPROVE and not self.compares) or is_long
         if untouched or is_plan_review(self._hold):
             return FormValue(self._seen.payload)
         if self.mode == "form":

@@ -13,26 +13,30 @@ from reviews.models import RecordWords
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
+from workflows.engine import risk
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold, Waiting
 
-_BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
 
 #: Orders of the queue: the column, and whether the largest comes first.
 SORTS: Final = {"oldest": ("opened_at", False), "newest": ("opened_at", True)}
-RISKS: Final = ("high", "medium", "low")
+RISKS: Final = tuple(reversed(risk.RISKS))
 REASONS: Final = tuple(reason.value for reason in HoldReason)
 PHASES: Final = tuple(phase.value for phase in TriggerPhase)
 #: Keys of the query string, in the order of its canonical form.
 KEYS: Final = ("q", "workflow", "phase", "reason", "risk", "group", "sort")
 _MAX_CHARACTERS = 200
 
+# `critical`: `workflows.engine.risk` calls the task, or a task of the layer or plan change, high.
+# The review of an output is about what has already run.
 _HIGH = (
-    Q(reason=HoldReason.ESCALATION.value) | Q(critical=True, phase=_BEFORE) | Q(stated_risk="high")
+    Q(reason=HoldReason.ESCALATION.value)
+    | (Q(critical=True) & ~Q(phase=_AFTER))
+    | Q(stated_risk="high")
 )
-_MEDIUM = ((Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER))) | Q(stated_risk="medium")) & ~_HIGH
+_MEDIUM = Q(stated_risk="medium") & ~_HIGH
 _RISK_CONDITIONS: Final = {"high": _HIGH, "medium": _MEDIUM, "low": ~(_HIGH | _MEDIUM)}
 
 
@@ -43,11 +47,10 @@ def risk_condition(level: str) -> Q:
 
 def risk_of(hold: Hold) -> str:
     """low, medium or high, by the same conditions as the SQL above."""
-    before = hold.critical and hold.phase == _BEFORE
-    if hold.reason == HoldReason.ESCALATION.value or before or hold.stated_risk == "high":
+    is_ahead = hold.critical and hold.phase != _AFTER
+    if hold.reason == HoldReason.ESCALATION.value or is_ahead or hold.stated_risk == "high":
         return "high"
-    other = hold.critical and hold.phase not in (_BEFORE, _AFTER)
-    return "medium" if other or hold.stated_risk == "medium" else "low"
+    return "medium" if hold.stated_risk == "medium" else "low"
 
 
 @dataclass(frozen=True, slots=True)

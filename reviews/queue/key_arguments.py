@@ -1,27 +1,38 @@
-"""The one or two values that tell a review apart in the queue, such as its path or amount."""
+"""The values that tell reviews apart, such as a path or an amount: of a row, and of each task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from reviews.decisions.edits import secret_rules
 from reviews.decisions.hold_text import one_line
 from reviews.decisions.masking import Rules, is_marked, masked
+from workflows.engine.plan_diff import change_in_payload
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
+from workflows.executions.layer_summaries import short_name
 from workflows.models import Hold
 from workflows.permissions import capabilities
 from workflows.planning.planner import tool_schemas
 
-#: Values of one row, and the characters that a row shows of each.
+#: Values of one row and of one task of several, and the characters that are shown of each.
 _MAX_ARGUMENTS: Final = 2
+_MAX_TASK_ARGUMENTS: Final = 4
+#: Tasks of a layer or plan change that are listed with their values.
+_MAX_TASKS: Final = 12
 _MAX_SHOWN_CHARACTERS: Final = 48
 #: A longer text is a body and tells nothing apart.
 _MAX_VALUE_CHARACTERS: Final = 300
 _MAX_PAYLOAD_CHARACTERS: Final = 20_000
 _MAX_DEPTH: Final = 3
 _MAX_CANDIDATES: Final = 60
+
+_BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 
 #: Keys that usually tell calls of one tool apart, the most telling first.
 _KEYS: Final = (
@@ -33,14 +44,27 @@ _FORMATS: Final = ("uri", "uri-reference", "email", "idn-email", "hostname")
 _LOWEST_RANK: Final = 100
 
 Path = tuple[str, ...]
+Arguments = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskArguments:
+    """One task of a layer or plan change, with the values that tell it apart."""
+
+    title: str
+    arguments: Arguments
 
 
 def payload_schemas_by_target(holds: Iterable[Hold]) -> Mapping[tuple[str, str], Any]:
-    """Map (target, phase) of node reviews to the JSON Schema of their payload.
+    """Map (target, phase) of reviewed tasks to the JSON Schema of what is reviewed.
 
-    Two queries at most, however many holds.
+    The tasks of layers and plan changes have not run.  Two queries at most, however many holds.
     """
-    pairs = {(h.target, h.phase) for h in holds if h.reason == HoldReason.NODE_REVIEW}
+    pairs = set()
+    for hold in holds:
+        if hold.reason == HoldReason.NODE_REVIEW:
+            pairs.add((hold.target, hold.phase))
+        pairs.update((task["target"], _BEFORE) for task in _tasks(hold)[:_MAX_TASKS])
     names = {target for target, _phase in pairs}
     # Tools are named `server.tool`; a capability has no dot in its name.
     tools = tool_schemas([name for name in names if "." in name]) if names else {}
@@ -50,12 +74,12 @@ def payload_schemas_by_target(holds: Iterable[Hold]) -> Mapping[tuple[str, str],
     for target, phase in pairs:
         known: Any = tools.get(target) or codes.get(target)
         if known is not None:
-            before = phase == TriggerPhase.BEFORE_EXECUTION
+            before = phase == _BEFORE
             schemas[target, phase] = known.input_schema if before else known.output_schema
     return schemas
 
 
-def key_arguments(hold: Hold, schema: Any) -> tuple[tuple[str, str], ...]:
+def key_arguments(hold: Hold, schema: Any) -> Arguments:
     """Return up to two (name, text) of a node review's payload; secrets are never chosen.
 
     The workflow's `key_arguments` come first, then properties with `x-key` in their schema, then
@@ -63,21 +87,65 @@ def key_arguments(hold: Hold, schema: Any) -> tuple[tuple[str, str], ...]:
     """
     if hold.reason != HoldReason.NODE_REVIEW:
         return ()
-    if isinstance(hold.payload, str):
+    return _arguments(hold, hold.payload, schema, _MAX_ARGUMENTS)
+
+
+def task_arguments(hold: Hold, schemas: Mapping[tuple[str, str], Any]) -> tuple[TaskArguments, ...]:
+    """Return the tasks of a layer or plan change with the values of each; () for other holds.
+
+    They are for a person who decides several reviews at once.  `schemas` are those of
+    `payload_schemas_by_target`.
+    """
+    tasks = _tasks(hold)
+    lines = [
+        TaskArguments(
+            _("%(task)s: %(tool)s") % {"task": task["title"], "tool": short_name(task["target"])},
+            _arguments(
+                hold, task["inputs"], schemas.get((task["target"], _BEFORE)), _MAX_TASK_ARGUMENTS
+            ),
+        )
+        for task in tasks[:_MAX_TASKS]
+    ]
+    rest = len(tasks) - _MAX_TASKS
+    if rest > 0:
+        more = ngettext("%(n)s more task", "%(n)s more tasks", rest) % {"n": rest}
+        lines.append(TaskArguments(more, ()))
+    return tuple(lines)
+
+
+def _tasks(hold: Hold) -> list[dict[str, Any]]:
+    """Return the tasks that a layer approval or a plan review is about: title, target, inputs."""
+    payload = hold.payload if isinstance(hold.payload, dict) else {}
+    if hold.reason == HoldReason.LAYER_APPROVAL:
+        return [
+            {"title": task["id"], "target": task["target"], "inputs": task["inputs"]}
+            for task in payload.get("next_layer") or ()
+        ]
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        change = change_in_payload(payload)
+        return [
+            {"title": task.label, "target": task.target, "inputs": dict(task.values)}
+            for task in (*change.added, *change.changed)
+        ]
+    return []
+
+
+def _arguments(hold: Hold, payload: Any, schema: Any, most: int) -> Arguments:
+    if isinstance(payload, str):
         # Cut after masking: part of a secret may not be recognized as a secret.
-        whole = hold.payload if len(hold.payload) <= _MAX_PAYLOAD_CHARACTERS else ""
+        whole = payload if len(payload) <= _MAX_PAYLOAD_CHARACTERS else ""
         candidates: list[tuple[int, Path, Any]] = [(0, (), whole)]
     else:
         wanted = [tuple(str(each).split(".")) for each in _setting(hold)]
-        found = _candidates((), hold.payload, schema, wanted)
+        found = _candidates((), payload, schema, wanted)
         candidates = sorted(found, key=lambda each: each[0])
     rules = secret_rules(hold.execution, schema)
     shown: list[tuple[str, str]] = []
-    for _rank, path, value in candidates:
+    for _order, path, value in candidates:
         text = _shown(path, value, rules)
         if text:
             shown.append((path[-1] if path else "", text))
-        if len(shown) == _MAX_ARGUMENTS:
+        if len(shown) == most:
             break
     return tuple(shown)
 
@@ -97,7 +165,9 @@ def _candidates(
     schemas = properties if isinstance(properties, dict) else {}
     for key, item in list(value.items())[:_MAX_CANDIDATES]:
         place = (*path, key)
-        if isinstance(item, dict):
+        if isinstance(item, dict) and isinstance(item.get("$from"), str):
+            yield _rank(place, item, schemas.get(key), wanted), place, f"$from {item['$from']}"
+        elif isinstance(item, dict):
             yield from _candidates(place, item, schemas.get(key), wanted)
         elif _is_short(item):
             yield _rank(place, item, schemas.get(key), wanted), place, item

@@ -25,7 +25,11 @@ from reviews.queue.bulk import Outcome
 from reviews.queue.claims import candidates
 from reviews.queue.extensions import may_extend
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters, parse_queue_filters
-from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
+from reviews.queue.key_arguments import (
+    key_arguments,
+    payload_schemas_by_target,
+    task_arguments,
+)
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
 from workflows.common import keyset
@@ -269,6 +273,7 @@ def _row(hold: Hold, looking: list[str], schemas: Mapping[tuple[str, str], Any])
         "select_text": _("Select: %(sentence)s") % {"sentence": sentence},
         "title": _row_title(hold),
         "arguments": key_arguments(hold, schemas.get((hold.target, hold.phase))),
+        "tasks": task_arguments(hold, schemas) if is_open else (),
         "kind_text": components_labels.kind_text(hold, past=not is_open),
         "run_title": components_labels.run_title(hold.execution.title, hold.execution_id),
         "requester_text": _("by %(name)s") % {"name": _requester(hold)},

@@ -40,6 +40,10 @@ def test_the_second_decider_sees_both_texts(page: Page, product: Product, browse
     first.context.close()
 
     page.locator("[data-approve]").click()
+    # Nothing moves before they want it to.
+    expect(page.get_by_text("reviewer2 decided this while you were typing")).to_be_visible()
+    assert json.loads(page.locator("#edits-json").input_value())["value"]["mine"] == 3
+    page.get_by_role("button", name="Compare").click()
     title = page.get_by_role("heading", name="Your text beside what was decided")
     expect(title).to_be_visible(timeout=LATER)
     assert cells(page, "value.both") == ["1", "2", "3", "you changed it differently"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from workflows import conf
 from workflows.engine.dag import ExternalActionTask, ToolTask
-from workflows.engine.moves import is_critical
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import (
     AgentDecisions,
@@ -23,12 +22,11 @@ from workflows.engine.policy import (
     Speculation,
 )
 from workflows.engine.policy_floor import loosened_review
+from workflows.engine.risk import Risk, highest_risk, task_risk
 from workflows.executions.validation import InvalidRequest, installation_floor
 from workflows.models import ApprovalPolicy
-from workflows.planning.planner import tool_schemas
+from workflows.planning.planner import known_tools
 
-#: From low to high.
-RISKS: Final = ("low", "medium", "high")
 #: The field of a request for each field of the review that it may tighten.
 _FIELDS: Final = ("groups", "quorum", "timeout_seconds", "on_timeout", "max_change_requests")
 _MAX_INSTRUCTIONS: Final = 4000
@@ -95,15 +93,27 @@ class ActionPolicy:
             message = f"the policy {self.pattern} requires {shown}, and this is looser"
             yield Problem(name, "policy_loosened", message)
 
-    def risk(self, name: str, stated: str) -> str:
+    def risk(self, name: str, stated: Risk | Literal[""]) -> Risk:
         """Return the highest of the stated risk, the policy's floor and the tool's risk."""
-        known = [stated or "high", self.row.minimum_risk if self.row else "low"]
-        tool = tool_schemas([name]).get(name)
-        if tool is not None and is_critical(
-            ToolTask(id="tool", type="tool", tool=name, permission_set=tool.permission_set)
-        ):
-            known.append("high")
-        return max(known, key=RISKS.index)
+        floor = cast("Risk", self.row.minimum_risk) if self.row else "low"
+        return highest_risk((stated or "high", floor, _tool_risk(name)))
+
+
+def _tool_risk(name: str) -> Risk:
+    """Return the risk of a task with the tool of this name; low if the catalogue has none."""
+    tool = known_tools([name]).get(name)
+    if tool is None:
+        return "low"
+    review = ReviewPolicy(always=True) if tool.can_destroy else None
+    return task_risk(
+        ToolTask(
+            id="tool",
+            type="tool",
+            tool=name,
+            permission_set=tool.permission_set,
+            human_review=review,
+        )
+    )
 
 
 def samples(review: ReviewPolicy, rules: ReviewRules) -> bool:

@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce, Now
 from workflows.common.schemas import FieldError
 from workflows.engine.dag import ExternalActionTask
 from workflows.engine.reasons import Reason
+from workflows.engine.risk import RISKS
 from workflows.engine.standing_terms import (
     USES,
     Rule,
@@ -33,7 +34,7 @@ from workflows.executions import access
 from workflows.models import ApprovalPolicy, Grant, Hold, TaskAttempt
 from workflows.permissions.grants import IN_FORCE
 
-from .policies import RISKS, ActionPolicy, execution_policy
+from .policies import ActionPolicy, execution_policy
 from .selectors import action_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .dag import CapabilityTask, CodeTask, ExternalActionTask, references
 from .events import HoldOpened
-from .moves import Gate, is_critical
+from .moves import Gate
 from .plan_diff import load_change, payload_of_change
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
@@ -16,6 +16,7 @@ from .reminder_schedule import schedule
 from .replanning import requirement_reason
 from .required_reviews import takes_changes
 from .review_rules import evaluate_gate
+from .risk import risk_of_tasks, task_risk
 from .state import HoldReason, TaskState
 from .task_errors import attempt_reason
 from .task_inputs import Spec, task_inputs
@@ -65,7 +66,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": task.target,
             "task_title": task.title,
             "layer": run.state.layer,
-            "critical": is_critical(task),
+            "critical": task_risk(task) == "high",
             "stated_risk": task.risk if isinstance(task, ExternalActionTask) else "",
             **_timers(run, review, review.seconds_to_deadline),
             **_review_round(known, review, task),
@@ -180,7 +181,7 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
             **reason_fields("why", Reason("layer_signature", signed)),
             "target": f"layer {layer + 1}",
             "layer": layer,
-            "critical": any(is_critical(task) for task in tasks),
+            "critical": risk_of_tasks(tasks) == "high",
             **_timers(run, hil, hil.timeout_seconds),
         },
     )
@@ -265,7 +266,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             **reason_fields("why", Reason("plan_change", {"requirement": requirement})),
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
-            "critical": any(is_critical(task) for task in (*change.added, *change.changed)),
+            "critical": risk_of_tasks((*change.added, *change.changed)) == "high",
             **_timers(run, review, review.seconds_to_deadline),
         },
     )

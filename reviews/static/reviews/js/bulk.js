@@ -112,6 +112,8 @@ function line(row) {
   why.className = "muted";
   why.textContent = ` ${row.querySelector(".facts").textContent.replace(/\s+/g, " ").trim()}`;
   item.append(why);
+  const tasks = row.querySelector("template[data-tasks]");
+  if (tasks) item.append(document.importNode(tasks.content, true));
   return item;
 }
 

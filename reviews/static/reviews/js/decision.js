@@ -14,6 +14,8 @@ const SETTLE_MS = 150;
 const PRESENCE_MS = 1000;
 const GUARD_MS = 700;
 let current = null;
+/** News brings the review anew: its text field gets the focus back. */
+let reloading = false;
 let timer = null;
 let presenceTimer = null;
 /** Requests for the state: the number sent, and the one whose answer is shown. */
@@ -73,6 +75,7 @@ function afterSwap(event) {
   // The next part of a long payload was loaded: scroll to its start.
   const long = here.querySelector("[data-on-from]");
   if (long) long.scrollTop = long.scrollHeight * Number(long.dataset.onFrom);
+  if (reloading) return;
   // The user has gone on to another field meanwhile, such as the search: what is typed would be shortcuts here.
   const { activeElement: active } = document;
   if (!here.contains(active) && active.matches("input:not([type=checkbox]), textarea, select")) return;
@@ -93,17 +96,36 @@ async function refresh() {
   const response = await send(here.dataset.statusUrl);
   if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  const told = page.querySelector("[data-fragment-state]");
   await released();
-  if (!told || article() !== here || isDeciding(here) || number < shownLook) return;
+  if (article() !== here || isDeciding(here) || number < shownLook) return;
   shownLook = number;
-  take(here, told);
-  showHeadline(here, page.querySelector("[data-headline]"));
+  show(here, page);
+}
+
+/** Show the news in this document, but move nothing of a review that the user was writing in. */
+function show(here, page) {
+  const news = page.querySelector("[data-fragment-state]");
+  if (!news) return;
+  take(here, news);
+  if (article() !== here || barOf(here)) return;
+  showHeadline(here, page.querySelector("[data-headline], #decision-title"));
   const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
   if (before && now) before.replaceWith(document.importNode(now, true));
   showChanges(here, page.querySelector("[data-decided-changes]"));
   showActivity(here, page.querySelector("[data-activity]"));
-  if (!document.getElementById("queue")) showWaiting(page.querySelector("[data-waiting]").dataset.waiting);
+  const waiting = page.querySelector("[data-waiting]");
+  if (waiting && !document.getElementById("queue")) showWaiting(waiting.dataset.waiting);
+}
+
+/** The user's decision came too late: that is news, and the page stays as it is. */
+function tooLate(event) {
+  const { xhr, requestConfig } = event.detail;
+  const here = article();
+  if (xhr.status !== 409 || !requestConfig.elt.matches("[data-decision-form]") || !here) return;
+  event.detail.shouldSwap = false;
+  show(here, new DOMParser().parseFromString(xhr.responseText, "text/html"));
+  // The button that was pressed is off while its request is under way, and has lost the focus.
+  if (document.activeElement === document.body) here.querySelector("#decision-title").focus({ preventScroll: true });
 }
 
 const look = () => refresh().catch(() => {});
@@ -116,25 +138,43 @@ function showWaiting(count) {
   badge.hidden = count === "0";
 }
 
-function take(here, told) {
-  const { fragmentState: state, fragmentMay: may, fragmentVersion: version, fragmentDigest: digest } = told.dataset;
+function take(here, news) {
+  const { fragmentState: state, fragmentMay: may, fragmentVersion: version, fragmentDigest: digest } = news.dataset;
   const form = current?.form;
   if (state === "open" && digest !== here.dataset.digest) return overtaken(here);
   if (form && state === "open") form.form.elements.version.value = version;
-  if (state !== "open" && here.dataset.state === "open") {
-    if (state === "decided" && form?.hasEdits) return form.compare();
-    form?.freeze();
-    for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions, #deadline, #extend-form")) each.remove();
-    announce(gettext("This review is decided. Your text is kept."));
-  }
-  if (state === "open" && may !== here.dataset.may) {
-    // The other actions are in a new form, which takes the draft over.
-    if (may) return reload(here);
-    form?.freeze();
+  // The other actions are in a new form, which takes the draft over.
+  if (may && may !== here.dataset.may) return reload(here);
+  const isWriting = form?.isWriting;
+  if (may !== here.dataset.may || (state !== "open" && here.dataset.state === "open")) form?.freeze();
+  if (state !== "open" && here.dataset.state === "open") announce(gettext("This review is decided. Your text is kept."));
+  const bar = isWriting && news.querySelector("template")?.content.firstElementChild;
+  if (bar) showBar(here, document.importNode(bar, true));
+  else {
+    barOf(here)?.remove();
+    if (state !== "open") leaveOnlyReading(here);
+    showBanner(here, news);
   }
   Object.assign(here.dataset, { state, may });
-  here.dataset.settled = told.dataset.fragmentSettled;
-  showBanner(here, told);
+  here.dataset.settled = news.dataset.fragmentSettled;
+}
+
+/** Remove what is about deciding; the user was only reading. */
+function leaveOnlyReading(here) {
+  const verdict = here.querySelector("#verdict");
+  const closed = ".outcomes, .decision-main > .instructions, #deadline, #extend-form";
+  for (const element of here.querySelectorAll(closed)) element.remove();
+  if (!verdict?.contains(document.activeElement)) verdict?.remove();
+}
+
+const barOf = (here) => here.querySelector("[data-news-bar]");
+
+/** Put a bar over the review, in place of the one before; it takes no room, so that nothing moves. */
+function showBar(here, bar) {
+  const shown = barOf(here);
+  if (shown?.textContent === bar.textContent) return;
+  shown?.remove();
+  here.prepend(bar);
 }
 
 /** The heading of a review differs once nobody can decide it any more. */
@@ -166,14 +206,23 @@ function showTitle(here) {
   heading = now;
 }
 
-/** Fetch the review again: the user may decide it after all, or may do less than before. */
+/** Fetch the review again: the user may decide it after all, or may do less than before.  Focus and scroll stay. */
 function reload(here) {
   const { action } = here.querySelector("[data-decision-form]");
-  let focused = null;
-  const note = () => (focused = focusedField());
+  const pane = here.closest(".pane-detail") ?? document.scrollingElement;
+  let [focused, top] = [null, 0];
+  const note = () => {
+    [focused, top] = [focusedField(), pane.scrollTop];
+    reloading = true;
+  };
   here.addEventListener("htmx:beforeSwap", note, { once: true });
   const request = { source: here, target: here, swap: "outerHTML show:none" };
-  window.htmx.ajax("GET", action, request).then(() => focused && giveBack(focused)).catch(() => {});
+  const done = () => {
+    reloading = false;
+    if (focused) giveBack(focused);
+    pane.scrollTop = top;
+  };
+  window.htmx.ajax("GET", action, request).then(done).catch(() => (reloading = false));
 }
 
 /** What has the focus, and where the user writes in it. */
@@ -186,8 +235,11 @@ function focusedField() {
 function giveBack({ element, from, to }) {
   const isText = Number.isInteger(from);
   const again = element.isConnected ? element : isText && within(`[data-decision-form] [name="${CSS.escape(element.name)}"]`);
-  if (!again) return;
-  again.focus({ preventScroll: element.isConnected });
+  if (!again) {
+    article().querySelector("#decision-title").focus({ preventScroll: true });
+    return;
+  }
+  again.focus({ preventScroll: true });
   if (isText) again.setSelectionRange(from, to);
 }
 
@@ -198,43 +250,40 @@ function gist(banner) {
   return copy.textContent.replace(/\s+/g, " ").trim();
 }
 
-function showBanner(here, told) {
+function showBanner(here, news) {
   const holder = here.querySelector("#decision-status");
   const shown = holder.querySelector("[data-fragment-state]");
-  const keep = told.dataset.fragmentState === "open" && holder.querySelector("[role=alert]");
-  if (keep || (shown && gist(shown) === gist(told))) return;
+  const keep = news.dataset.fragmentState === "open" && holder.querySelector("[role=alert]");
+  if (keep || (shown && gist(shown) === gist(news))) return;
   const menu = holder.querySelector("[data-menu][open]");
-  if (menu && told.dataset.fragmentState === "open") {
+  if (menu && news.dataset.fragmentState === "open") {
     // The user chooses something in it.
     menu.addEventListener("toggle", look, { once: true });
     return;
   }
-  keepFocus(holder, () => holder.replaceChildren(document.importNode(told, true)));
+  keepFocus(holder, () => holder.replaceChildren(document.importNode(news, true)));
   window.htmx.process(holder);
   startForms();
 }
 
 function overtaken(here) {
-  const holder = here.querySelector("#decision-status");
-  if (holder.querySelector("[data-overtaken]")) return;
-  const notice = document.createElement("div");
-  notice.className = "notice waiting";
-  notice.dataset.overtaken = "";
-  notice.setAttribute("role", "alert");
-  const words = document.createElement("div");
-  const strong = document.createElement("strong");
-  strong.textContent = gettext("The payload changed while you were reading.");
+  const bar = document.createElement("div");
+  bar.className = "news-bar";
+  bar.dataset.newsBar = "";
+  bar.setAttribute("role", "alert");
+  const box = document.createElement("div");
+  const words = document.createElement("span");
+  words.textContent = gettext("The payload changed while you were reading");
   const link = document.createElement("a");
   link.href = location.href;
   link.textContent = gettext("Show the present payload");
-  words.append(strong, link);
-  notice.append(words);
-  holder.prepend(notice);
-  if (current?.form) {
-    current.form.blocked = true;
-    current.form.overtaken = true;
-    current.form.update();
-  }
+  box.append(words, link);
+  bar.append(box);
+  showBar(here, bar);
+  if (!current?.form) return;
+  current.form.blocked = true;
+  current.form.overtaken = true;
+  current.form.update();
 }
 
 function onNews(event) {
@@ -293,12 +342,12 @@ function startKeys() {
   });
   onKey("e", () => go("[data-fields]:not([hidden]) [data-input], [data-raw]:not([hidden]) [data-edits]"));
   onKey("r", () => {
-    if (!within("[data-reject-panel]")) return false;
+    if (!within("[data-reject-panel]") || current.form.frozen) return false;
     if (!within("[data-reject-panel].open")) current.form.toggleReject();
     return go("[data-comment]");
   });
   onKey("f", () => {
-    if (!within("[data-changes-panel]")) return false;
+    if (!within("[data-changes-panel]") || current.form.frozen) return false;
     if (!within("[data-changes-panel].open")) current.form.toggleChanges();
     return go("[data-comment]");
   });
@@ -306,6 +355,10 @@ function startKeys() {
     const opener = closePanel();
     return opener ? go(opener) : false;
   });
+}
+
+function compare(event) {
+  if (event.target.closest("[data-compare]")) current?.form?.compare();
 }
 
 async function copyMine(event) {
@@ -328,6 +381,8 @@ function reuse(event) {
 
 document.addEventListener("click", reuse);
 document.addEventListener("htmx:afterSwap", afterSwap);
+document.addEventListener("htmx:beforeSwap", tooLate);
+document.addEventListener("click", compare);
 document.addEventListener("click", copyMine);
 document.body.addEventListener("holdpoint:news", onNews);
 document.body.addEventListener("holdpoint:poll", onNews);

@@ -4,8 +4,12 @@ import { loadDraft, saveDraft } from "./drafts.js";
 import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
 import { Impact } from "./impact.js";
 import { differences, dotted, parse, stringify } from "./json.js";
+import { inTextField } from "./keys.js";
 import { Preview } from "./preview.js";
 import { fill, gettext, ngettext } from "./words.js";
+
+/** Fields that can be read-only: they keep focus, caret and text. */
+const WRITTEN = "textarea, input:not([type=checkbox], [type=radio], [type=submit], [type=button])";
 
 const counted = (n) => fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
 const withChanges = (label, n) =>
@@ -37,6 +41,8 @@ export class DecisionForm {
     this.original = this.partial ? null : parse(this.originalText);
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
+    /** What the form had when it was frozen. */
+    this.frozen = null;
     this.impact = new Impact(form);
     this.preview = form.querySelector("[data-preview-open]") ? new Preview(form, () => this.json()) : null;
   }
@@ -68,6 +74,8 @@ export class DecisionForm {
     this.form.addEventListener("input", () => this.update());
     this.form.addEventListener("change", () => this.update());
     this.form.addEventListener("click", (event) => this.clicked(event));
+    this.form.addEventListener("keydown", (event) => this.keyed(event));
+    this.form.addEventListener("submit", (event) => this.submitting(event), { capture: true });
     for (const name of ["reject", "changes"]) {
       if (this.#isOpen(name)) this.form.querySelector(`[data-${name}-open]`).setAttribute("aria-expanded", "true");
     }
@@ -296,18 +304,18 @@ export class DecisionForm {
     this.update();
   }
 
-  get hasEdits() {
-    return this.canEdit && (this.changes()?.length ?? 0) > 0;
+  /** Whether the user has written something here, or is about to. */
+  get isWriting() {
+    if (this.frozen) return this.wasWriting;
+    const isEdited = this.canEdit && this.changes()?.length !== 0;
+    return isEdited || Boolean(this.comment?.value) || (this.form.contains(document.activeElement) && inTextField(document.activeElement));
   }
 
-  /** Somebody else decided: the server shows both edits side by side.  The submit is unconfirmed, so it decides nothing. */
+  /** Somebody else decided: the server shows both edits side by side, and decides nothing. */
   compare() {
-    window.htmx.ajax("POST", this.form.action, {
-      source: this.form,
-      target: "#decision",
-      swap: "outerHTML",
-      values: { decision: "APPROVE", confirmed: "" },
-    });
+    this.frozen.set("compare", "yes");
+    const request = { source: this.form, target: "#decision", swap: "outerHTML", values: this.frozen };
+    window.htmx.ajax("POST", this.form.action, request);
   }
 
   /** Use a whole payload as the edit; show it in the form, or in the JSON view if the form cannot. */
@@ -317,33 +325,31 @@ export class DecisionForm {
     this.update();
   }
 
-  /** Stop editing because the review is closed.  The text stays readable. */
+  /** Stop editing because the user cannot decide any more.  Text, focus and places stay as they are. */
   freeze() {
-    const verdict = this.form.querySelector("#verdict");
-    if (!verdict) return;
-    const mine = this.partial ? [] : this.changes() ?? [{ label: "JSON", before: this.originalText, after: this.edits.value }];
+    if (this.frozen) return;
+    this.wasWriting = this.isWriting;
+    // What is disabled is not sent with the form.
+    this.frozen = new FormData(this.form);
     this.form.dataset.canDecide = "no";
-    verdict.remove();
-    for (const element of this.form.querySelectorAll("[data-change-count], [data-reset-all], [data-diff], [data-changes], [data-impact-list]")) element.remove();
-    for (const fieldset of this.form.querySelectorAll("fieldset")) fieldset.disabled = true;
-    const comment = this.comment.value.trim();
-    if (mine.length || comment) this.form.append(this.keptText(mine, comment));
+    this.form.querySelector("#verdict")?.classList.add("frozen");
+    for (const field of this.form.querySelectorAll("fieldset :is(input, select, textarea, button)")) {
+      if (field.matches(WRITTEN)) field.readOnly = true;
+      else if (field !== document.activeElement) field.disabled = true;
+      else field.addEventListener("blur", () => (field.disabled = true), { once: true });
+    }
   }
 
-  keptText(mine, comment) {
-    const panel = document.createElement("section");
-    panel.className = "panel changes";
-    const title = document.createElement("h2");
-    title.textContent = gettext("What you had written");
-    const copy = document.createElement("button");
-    copy.type = "button";
-    copy.className = "button small";
-    copy.dataset.copyMine = "";
-    copy.textContent = gettext("Copy my text");
-    const said = document.createElement("p");
-    said.textContent = comment ? `“${comment}”` : "";
-    panel.append(title, ...changesView(mine), said, copy);
-    return panel;
+  /** The space bar scrolls the page where a field is read-only, but this is a space of a text. */
+  keyed(event) {
+    if (this.frozen && event.key === " " && inTextField(event.target)) event.preventDefault();
+  }
+
+  /** What is sent from a frozen form would come too late. */
+  submitting(event) {
+    if (!this.frozen || event.submitter?.name === "more") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
   }
 
   /** My edit and comment as text for the clipboard. */

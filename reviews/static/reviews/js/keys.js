@@ -1,4 +1,5 @@
 // Single-key shortcuts.  They are ignored in text fields and with modifiers, and users can turn them off.
+import { toast } from "./toast.js";
 import { gettext } from "./words.js";
 
 const STORE = "holdpoint.keys";
@@ -40,8 +41,30 @@ export function keysAreOn() {
   }
 }
 
-function inTextField(target) {
+export function inTextField(target) {
   return target.isContentEditable || target.matches?.("input:not([type=checkbox],[type=button],[type=submit]), textarea, select");
+}
+
+// A text field can vanish while the user types, or lose the focus to another element.  What they go on typing is
+// text, not shortcuts: these rest until the user clicks, or presses Tab or Escape.
+
+/** The text field that the user types in, also when it has vanished. */
+let written = null;
+
+const focusedField = () => (inTextField(document.activeElement) ? document.activeElement : null);
+
+function watchTyping() {
+  const early = { capture: true };
+  document.addEventListener("focusin", () => (written = focusedField() ?? written), early);
+  document.addEventListener("click", (event) => event.isTrusted && (written = focusedField()), early);
+  document.addEventListener("keydown", (event) => ["Tab", "Escape"].includes(event.key) && (written = null), early);
+}
+
+/** Approving takes Enter: the space after a word approves nothing, wherever the focus is. */
+function refuseSpace(event) {
+  if (event.key !== " " || !event.target.closest?.("[data-enter-only]")) return;
+  event.preventDefault();
+  if (event.type === "keydown" && !event.repeat) toast(gettext("Press Enter to decide."));
 }
 
 function pressed(event) {
@@ -49,7 +72,7 @@ function pressed(event) {
   if (document.querySelector("dialog[open]")) return;
   const typing = inTextField(event.target);
   if (event.key === "Escape" && typing) return event.target.blur();
-  if (typing || (event.key !== "Escape" && !keysAreOn())) return;
+  if (typing || written || (event.key !== "Escape" && !keysAreOn())) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if ((handlers.get(key) ?? []).some((handler) => handler(event) !== false)) event.preventDefault();
 }
@@ -96,7 +119,10 @@ export function startKeys() {
     const fields = document.querySelectorAll("[data-search]");
     fields[fields.length - 1]?.focus();
   });
+  watchTyping();
   document.addEventListener("keydown", pressed);
+  // Browsers click a button when the space bar comes up, or prepare it when it goes down.
+  for (const name of ["keydown", "keyup"]) window.addEventListener(name, refuseSpace, { capture: true });
   document.addEventListener("click", (event) => event.target.closest("[data-keys-open]") && sheet());
   const control = document.querySelector("[data-keys-switch]");
   if (!control) return;

@@ -137,6 +137,17 @@ function skip() {
   return move(-reachable.length);
 }
 
+/** The bar over a decided review leads to the next one of this list, else to where its link leads. */
+function openNext(event) {
+  if (!event.target.closest("[data-next-review]") || !wide.matches) return;
+  const all = rows();
+  const later = all.slice(all.indexOf(openRow()) + 1);
+  const next = [...later, ...all].find((row) => live().includes(row) && row !== openRow());
+  if (!next) return;
+  event.preventDefault();
+  open(next);
+}
+
 // --- updates --------------------------------------------------------------------------------------
 
 /** Fetch the rows of these runs, or the whole list and its tabs when `runs` is null; the counts if they may change. */
@@ -187,6 +198,7 @@ function update(row, now) {
   if (link.innerHTML !== inner) link.replaceChildren(...document.importNode(linkOf(now), true).childNodes);
   row.className = now.className;
   row.dataset.version = now.dataset.version;
+  row.dataset.risk = now.dataset.risk;
 }
 
 // The counts on the tabs cost the server more than a row, and users wait for rows: the counts are fetched a
@@ -342,9 +354,10 @@ function nameNext({ detail: { elt, parameters } }) {
   parameters.queue_until = list().dataset.pageEnd;
 }
 
-/** Not the next part of a long payload, which the same form asks for. */
+/** Not the next part of a long payload nor a comparison, which the same form asks for. */
 const isDecision = ({ detail: { requestConfig } }) =>
-  Boolean(requestConfig?.elt?.matches("[data-decision-form]")) && !requestConfig.formData.has("more");
+  Boolean(requestConfig?.elt?.matches("[data-decision-form]")) &&
+  !["more", "compare"].some((name) => requestConfig.formData.has(name));
 
 function sending(event) {
   if (!isDecision(event)) return;
@@ -374,11 +387,11 @@ function answered({ detail: { xhr } }) {
   document.body.dataset.advancing = "";
 }
 
+/** Only the answer to a decision of this page goes on to the next review; news from others never does. */
 function decided(event) {
-  const { xhr, requestConfig } = event.detail;
-  if (requestConfig?.verb !== "post" || !event.detail.successful || xhr.status >= 300) return;
+  if (!event.detail.xhr?.getResponseHeader("X-Holdpoint-Decided")) return;
   const article = document.getElementById("decision");
-  if (!article || (!answer && article.dataset.settled !== "yes")) return;
+  if (!article) return;
   const page = answer;
   answer = null;
   const verdict = page?.querySelector("[data-decided]") ?? article;
@@ -455,6 +468,7 @@ function bringBack(row) {
 
 if (queue) {
   list().addEventListener("click", clicked);
+  document.getElementById("detail").addEventListener("click", openNext);
   list().addEventListener("pointerover", loadAhead, { once: true });
   document.addEventListener("keydown", loadAhead, { once: true });
   announceKeys("aerfcm"); // of decision.js
