@@ -11,9 +11,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
+from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
 from workflows.executions import access
@@ -116,9 +117,10 @@ def _open_approval(actor: User, request: Mapping[str, Any]) -> Approval | None:
         token=_token_id(actor),
         action=action["name"],
         arguments_digest=digest(action["arguments"]),
-        context=request["context"],
+        context=mask_secrets(request["context"]),
     )
-    return with_status(rows).filter(status=ApprovalStatus.PENDING).order_by("pk").first()
+    pending = with_status(rows).filter(Q(status=ApprovalStatus.PENDING))
+    return pending.order_by("pk").first()
 
 
 def _lock(actor: User, request: Mapping[str, Any]) -> None:

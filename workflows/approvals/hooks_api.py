@@ -102,12 +102,14 @@ class HookView(APIView):
         query = query_params(request, HookQuerySerializer, also=frozenset())
         event = _Event(request, agent, query.get("call", ""))
         call = event.ask(query["wait"])
-        if call is None:
+        if call is None or call.approval_id is None:
             denial = hooks.denial(event.agent, "The hook has stopped waiting for this call.")
             return Response({"status": "cancelled", "output": denial})
 
+        number = call.approval_id
+
         def read(user: User) -> dict[str, Any] | None:
-            body = own_body(user, call.approval_id)
+            body = own_body(user, number)
             return None if body is None else hook_calls.allowed_once(call, body)
 
         def render(body: Mapping[str, Any]) -> dict[str, Any]:
