@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 _TIMEOUT: Final = 10
 #: Seconds in which the scheduler tells a new client which calls have ended.
 _SETTLE: Final = 0.5
-#: Bytes of a file, of memory and of a core dump; what the cluster sends may execute code.
+#: Seconds of CPU time, and bytes of a file, of memory and of a core dump, for each process: what
+#: the cluster sends may execute code, and leave a process behind that has the same limits.
 _LIMITS: Final = {
+    resource.RLIMIT_CPU: 60,
     resource.RLIMIT_FSIZE: 1024 * 1024,
     resource.RLIMIT_DATA: 2 * 1024**3,
     resource.RLIMIT_CORE: 0,
