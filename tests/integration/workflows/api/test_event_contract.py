@@ -345,6 +345,7 @@ def recorded(operator: User) -> Execution:
             kind=event.kind,
             payload=event.model_dump(mode="json", exclude={"kind"}),
             actor="ann",
+            actor_id=user_id("ann"),
             source="test",
             created_at=MOMENT,
         )
