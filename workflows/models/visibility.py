@@ -32,7 +32,7 @@ class Shaper(models.Model):
     """A user who influenced what an execution does, and in which way.
 
     With four-eyes review, none of them may approve.  Triggers on executions and events write the
-    rows (migration 0052), which are never changed.  A fork copies the rows of the
+    rows (migration 0053), which are never changed.  A fork copies the rows of the
     execution it was forked from.
     """
 

@@ -10,7 +10,7 @@ ERASE = BEFORE.replace(" authzen_callback = NULL,", "").replace(", 'reviews_push
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("reviews", "0038_reasons_of_grants"),
+        ("reviews", "0040_sums_of_standing_answers"),
     ]
 
     operations = [migrations.RunSQL(ERASE, BEFORE)]

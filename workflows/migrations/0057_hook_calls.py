@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workflows', '0052_oauth_code_digest'),
+        ('workflows', '0056_oauth_code_digest'),
     ]
 
     operations = [

@@ -28,6 +28,6 @@ DROP FUNCTION holdpoint_group_names();
 class Migration(migrations.Migration):
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
-        ("workflows", "0051_count_shown_runs"),
+        ("workflows", "0053_identity_by_user_id"),
     ]
     operations = [migrations.RunSQL(GUARD, NO_GUARD)]

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workflows", "0052_group_names")]
+    dependencies = [("workflows", "0054_group_names")]
 
     operations = [
         migrations.AddField(

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workflows', '0051_count_shown_runs'),
+        ('workflows', '0057_hook_calls'),
     ]
 
     operations = [

@@ -2,7 +2,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("reviews", "0039_erase_without_authzen")]
+    dependencies = [("reviews", "0041_erase_without_authzen")]
 
     operations = [
         migrations.DeleteModel("PushMessage"),

@@ -31,8 +31,8 @@ SUMS = ",sums}'"
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("reviews", "0038_reasons_of_grants"),
-        ("workflows", "0053_limits_of_standing_answers"),
+        ("reviews", "0039_delegators_by_id"),
+        ("workflows", "0055_limits_of_standing_answers"),
     ]
 
     operations = [migrations.RunSQL(GUARD, GUARD.replace(SUMS, "}'"))]
