@@ -62,7 +62,11 @@ def test_a_run_sees_no_file_of_another_run(desk: Desk, files: Path) -> None:
     integrator = desk.person("integrator", "integrator")
     listed = desk.run(tool("l", "list_directory", recursive=True), actor=integrator)
     assert desk.output(listed, "l")["files"] == []
-    spellings = ("payroll/secret.txt", f"../{folder.name}/payroll/secret.txt", f"{folder}/payroll")
+    spellings = (
+        "payroll/secret.txt",
+        f"../{folder.name}/payroll/secret.txt",
+        f"{folder}/payroll/secret.txt",
+    )
     path = {"$from": "inputs", "select": "path"}
     tasks = [
         tool("read", "read_file", path=path),
