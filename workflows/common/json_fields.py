@@ -24,7 +24,7 @@ class JSONTextarea(forms.Textarea):
 
 
 class BoundedJSONField(forms.JSONField):
-    """JSON within the limits of storage; empty text becomes the value `empty`.
+    """JSON within the limits of storage; empty or missing text becomes the value `empty`.
 
     A form for a new object shows that value as well: Django would show `null`.
     """
@@ -36,6 +36,8 @@ class BoundedJSONField(forms.JSONField):
         super().__init__(**{"initial": self._empty, **kwargs})
 
     def to_python(self, value: Any) -> Any:
+        if value is None:
+            return self._empty
         if not isinstance(value, str) or isinstance(value, InvalidJSONInput):
             return value
         if not value.strip():
