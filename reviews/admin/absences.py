@@ -99,7 +99,7 @@ class AbsenceAdmin(Base):
         form.actor = request.user
         return form
 
-    def log_addition(self, request: HttpRequest, obj: Absence, message: Any) -> None:
+    def log_addition(self, request: HttpRequest, obj: Absence, message: Any) -> Any:
         """Add no entry: the service logs the absence with its people and times."""
 
     def save_model(self, request: HttpRequest, obj: Absence, form: Any, change: Any) -> None:
