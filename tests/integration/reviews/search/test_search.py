@@ -14,9 +14,8 @@ from django.db.models import Value
 from django.test import Client
 
 from reviews.audit.history import Filters, filtered, records
-from reviews.audit.records import DecisionEntry, write_record
 from reviews.decisions import services
-from reviews.models import RecordWords
+from reviews.models import HumanReviewRecord, RecordWords, SealedPayload
 from reviews.queue.filters import QueueFilters, apply_filters
 from reviews.search.selectors import search
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
@@ -96,16 +95,7 @@ def test_masked_values_neither_match_nor_show(hold: Hold, reviewer: User, audito
 def test_a_masked_part_of_a_comment_does_not_match(
     hold: Hold, reviewer: User, auditor: User
 ) -> None:
-    hold.execution.refresh_from_db()
-    entry = DecisionEntry(
-        decision="REJECT",
-        actor="reviewer",
-        reviewer=reviewer,
-        source="rest",
-        version=hold.execution.version + 1,
-        comment="use password=zanzibar2zanzibar2 instead",
-    )
-    write_record(hold, entry)
+    decide(hold, reviewer, "use password=zanzibar2zanzibar2 instead")
     for q in ("zanzibar", "zanzibar2zanzibar2", "use zanzibar2"):
         assert "records" not in found(auditor, q)
     assert len(found(auditor, "use instead")["records"]) == 1
@@ -114,16 +104,7 @@ def test_a_masked_part_of_a_comment_does_not_match(
 def test_no_list_matches_a_masked_part_of_a_comment(
     hold: Hold, reviewer: User, auditor: User
 ) -> None:
-    hold.execution.refresh_from_db()
-    entry = DecisionEntry(
-        decision="REJECT",
-        actor="reviewer",
-        reviewer=reviewer,
-        source="rest",
-        version=hold.execution.version + 1,
-        comment="use password=zanzibar2zanzibar2 instead",
-    )
-    write_record(hold, entry)
+    decide(hold, reviewer, "use password=zanzibar2zanzibar2 instead")
     decided = Hold.objects.filter(pk=hold.pk)
     for q, count in (("zanzibar", 0), ("use zanzibar2zanzibar2", 0), ("use instead", 1)):
         assert filtered(records(auditor), Filters(q=q)).count() == count
@@ -131,18 +112,14 @@ def test_no_list_matches_a_masked_part_of_a_comment(
 
 
 def test_words_of_older_records_lose_their_secrets(
-    hold: Hold, reviewer: User, plain_records: None
+    hold: Hold, reviewer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold.execution.refresh_from_db()
-    entry = DecisionEntry(
-        decision="REJECT",
-        actor="reviewer",
-        reviewer=reviewer,
-        source="rest",
-        version=hold.execution.version + 1,
-        comment="use password=zanzibar2zanzibar2 instead",
-    )
-    write_record(hold, entry)
+    def plain(record: HumanReviewRecord, payload: SealedPayload, key: str) -> None:
+        record.stored_original = payload.original
+        record.stored_comment = "use password=zanzibar2zanzibar2 instead"
+
+    monkeypatch.setattr(HumanReviewRecord, "seal", plain)
+    decide(hold, reviewer, "yes")
     words = RecordWords.objects.all()
     words.update(words=SearchVector(Value("use zanzibar2zanzibar2"), config="simple"))
     migration = import_module("reviews.migrations.0023_words_without_secrets")
