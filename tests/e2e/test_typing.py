@@ -175,3 +175,67 @@ def test_what_is_typed_after_the_own_decision_stays_text(page: Page, product: Pr
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     expect(page.locator(f"#decision[data-hold='{runs[2]}-1'][data-state=open]")).to_be_visible()
+
+
+def test_news_of_an_undo_or_an_end_keeps_text_and_focus(page: Page, product: Product) -> None:
+    """The decision of somebody else is undone: the user types on where they were."""
+    api = Api(product, "operator", "read,run")
+    runs = [started(api, write_file(f"quoll{n}.txt"), title="A run quoll") for n in range(2)]
+    opened_in_queue(page, product, "quoll", runs[0])
+    comment = field_of(page, "comment")
+    comment.click()
+    page.keyboard.type("This ")
+    other = Api(product, "reviewer", "read,decide,decide_high_risk")
+    body = {
+        "execution_id": runs[0],
+        "hold_id": f"{runs[0]}-1",
+        "version": other(f"executions/{runs[0]}/")[1]["version"],
+        "decision": "APPROVE",
+        "undo_seconds": 600,
+    }
+    status, answer = other("reviews/resume/", body)
+    assert status == 200, answer
+    expect(page.locator("[data-news-bar]")).to_contain_text("reviewer decided this")
+    page.keyboard.type("j a ")
+    status, answer = other(f"reviews/holds/{runs[0]}-1/withdraw/", {})
+    assert status == 200, answer
+    expect(page.locator("[data-news-bar]")).to_have_count(0)
+    expect(comment).to_be_focused()
+    page.keyboard.type("stays")
+    expect(comment).to_have_value("This stays")
+
+    status, answer = api(f"executions/{runs[0]}/commands/", {"kind": "abort"})
+    assert status in (200, 202), answer
+    bar = page.locator("[data-news-bar]")
+    expect(bar).to_contain_text("This was closed while you were typing")
+    page.keyboard.type(SENTENCE)
+    page.keyboard.press("Enter")
+    expect(comment).to_be_focused()
+    expect(comment).to_have_value("This stays")
+    expect(page.locator(f"#decision[data-hold='{runs[0]}-1']")).to_be_visible()
+    assert decisions(product, runs[1:]).strip() == "[]"
+
+
+def test_a_decision_that_comes_too_late_leaves_the_page_as_it_is(
+    page: Page, product: Product
+) -> None:
+    api = Api(product, "operator", "read,run")
+    runs = [started(api, write_file(f"dunnart{n}.txt"), title="A run dunnart") for n in range(2)]
+    page.route_web_socket("**/ws/**", lambda socket: None)
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    sign_in(page, product, "reviewer2")
+    page.goto(f"{product.address}/review/?q=dunnart&hold={runs[0]}-1")
+    page.locator(f"[data-hold='{runs[0]}-1'] a[data-open]").click()
+    approve = page.get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_visible()
+    other = Api(product, "reviewer", "read,decide,decide_high_risk")
+    version = other(f"executions/{runs[0]}/")[1]["version"]
+    body = {"execution_id": runs[0], "hold_id": f"{runs[0]}-1", "version": version}
+    status, answer = other("reviews/resume/", {**body, "decision": "APPROVE"})
+    assert status == 200, answer
+    with page.expect_response(lambda response: response.status == 409):
+        approve.click()
+    expect(page.locator("#decision-status")).to_contain_text("reviewer approved this")
+    expect(page.locator(f"#decision[data-hold='{runs[0]}-1'][data-state=decided]")).to_be_visible()
+    expect(page.locator(f"li[data-hold='{runs[1]}-1'] a[aria-current]")).to_have_count(0)
+    assert decisions(product, runs).strip() == "['reviewer APPROVE']"

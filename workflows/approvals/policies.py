@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from django.db.models import QuerySet
 from pydantic import ValidationError
@@ -93,10 +93,10 @@ class ActionPolicy:
             message = f"the policy {self.pattern} requires {shown}, and this is looser"
             yield Problem(name, "policy_loosened", message)
 
-    def risk(self, name: str, stated: Risk | Literal[""]) -> Risk:
+    def risk(self, name: str, stated: str) -> Risk:
         """Return the highest of the stated risk, the policy's floor and the tool's risk."""
-        floor = cast("Risk", self.row.minimum_risk) if self.row else "low"
-        return highest_risk((stated or "high", floor, _tool_risk(name)))
+        floor = self.row.minimum_risk if self.row else "low"
+        return highest_risk((cast("Risk", stated or "high"), cast("Risk", floor), _tool_risk(name)))
 
 
 def _tool_risk(name: str) -> Risk:
