@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,10 +62,10 @@ def test_the_output_of_a_cluster_is_not_trusted(sent: Any, read: Output) -> None
 
 
 def test_the_errors_of_a_cluster_can_be_stored() -> None:
-    error = ValueError("a\0b\ud800" + "x" * 5000)
-    future: Any = SimpleNamespace(status="error", exception=lambda timeout: error)
+    text = "a\0b\ud800" + "x" * 5000
     sent = json.dumps({"error": "x" * 5000, "retryable": False})
-    for outcome in (dask_runner._outcome(future), result_of(sent)):
+    failed = {"state": "failed", "text": text, "printed": ""}
+    for outcome in (dask_runner._outcome(failed), result_of(sent)):
         assert isinstance(outcome, Failure)
         assert len(outcome.message) == 2000
         assert "\0" not in outcome.message
