@@ -67,6 +67,7 @@ print(Execution.objects.order_by("-pk").values_list("pk", flat=True).first() or 
 """
 ABORT = """
 from contextlib import suppress
+from workflows.engine.actors import SYSTEM
 from workflows.engine.commands import Abort
 from workflows.engine.decide import Refused
 from workflows.engine.status import ExecutionStatus
@@ -78,7 +79,7 @@ for pk in paused.values_list("pk", flat=True):
         submit_command(
             execution_id=pk,
             command=Abort(reason="its tests ended"),
-            actor=actor_named("admin"),
+            actor=SYSTEM,
             source="cli",
         )
 """
