@@ -28,6 +28,7 @@ from reviews.notifications import notice_text
 from reviews.notifications.preferences import KINDS, save_preferences
 from tests.integration.reviews.chat.conftest import ANN, Send, deliver, post_form
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.slack_server import SECRET, Slack, press, submission
 from workflows.api import throttling
@@ -555,7 +556,7 @@ def test_other_events_of_the_run_do_not_end_a_button(hold: Hold, slack: Slack, s
     deliver()
     old = slack.only()
     message = AddMessage(role="user", content="more")
-    submit_command(execution_id=hold.execution_id, command=message, actor="o", source="rest")
+    submit_command(execution_id=hold.execution_id, command=message, actor=actor_named("o"), source="rest")
     send(press(old, "approve", user=ANN))
     assert records() == [("ann", "APPROVE", "slack")]
 

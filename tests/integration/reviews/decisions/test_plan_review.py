@@ -20,6 +20,7 @@ from tests.integration.reviews.pages import review_path
 from tests.support.pages import Page, browser, open_page
 from tests.support.run_files import put_in_next_runs
 from workflows.engine.bounded_json import digest
+from workflows.executions.access import actor_of
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
 from workflows.models import Checkpoint, Execution, Hold
@@ -186,7 +187,7 @@ def command(execution: Execution, user: User, data: dict[str, Any]) -> None:
     submit_command(
         execution_id=execution.pk,
         command=parse_command(data),
-        actor=user.get_username(),
+        actor=actor_of(user),
         source="test",
     )
 
