@@ -556,7 +556,9 @@ def test_other_events_of_the_run_do_not_end_a_button(hold: Hold, slack: Slack, s
     deliver()
     old = slack.only()
     message = AddMessage(role="user", content="more")
-    submit_command(execution_id=hold.execution_id, command=message, actor=actor_named("o"), source="rest")
+    submit_command(
+        execution_id=hold.execution_id, command=message, actor=actor_named("o"), source="rest"
+    )
     send(press(old, "approve", user=ANN))
     assert records() == [("ann", "APPROVE", "slack")]
 
