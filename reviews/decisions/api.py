@@ -82,7 +82,7 @@ _MAX_BIGINT = 2**63 - 1
                 "type": "object",
                 "properties": {
                     "up_to": {"type": "number", "minimum": 0},
-                    "in_all": {"type": "number", "minimum": 0, "nullable": True},
+                    "in_all": {"type": ["number", "null"], "minimum": 0},
                 },
                 "required": ["up_to"],
                 "additionalProperties": False,

@@ -104,7 +104,7 @@ def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
     ):
         if text:
             return (Problem(name, "invalid", text),)
-    is_stdio = fields["transport"] == McpServer.Transport.STDIO
+    is_stdio = fields.get("transport") == McpServer.Transport.STDIO
     try:
         spec_of(row)
     except ValueError as error:

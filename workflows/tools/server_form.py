@@ -89,9 +89,11 @@ class McpServerForm(FormBase):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        stored = self._stored()
+        if not self.is_superuser and mcp_servers.runs_command(cleaned, stored):
+            self.add_error("transport", str(mcp_servers.SuperuserNeeded()))
         if self.errors:
             return cleaned
-        stored = self._stored()
         try:
             fields = mcp_servers.with_stored_values(cleaned, stored)
             problems = mcp_servers.server_problems(fields)
@@ -99,8 +101,6 @@ class McpServerForm(FormBase):
             problems = invalid.problems
         for problem in problems:
             self.add_error(problem.path, problem.message)
-        if not self.errors and not self.is_superuser and mcp_servers.runs_command(fields, stored):
-            self.add_error("transport", str(mcp_servers.SuperuserNeeded()))
         if self.errors or self.confirmed:
             return cleaned
         if mcp_servers.needs_confirmation(fields, stored):

@@ -22,7 +22,7 @@ class NoStage:
     """Stands for the instance of the pictures: every run, hold and row of it has the number 1."""
 
     layer = plan_review = "1/1-1"
-    product = SimpleNamespace(manage=lambda *_arguments: "/answer/x/")
+    product = SimpleNamespace(manage=lambda *_arguments: "/answer/#x")
 
     def __getattr__(self, _name: str) -> str:
         return "1"

@@ -45,7 +45,7 @@ def places(start: Any, make_user: Any, operator: User) -> dict[str, tuple[str, s
     )
     grant = Grant.objects.create(
         hold=decided, execution=run, operation="read", resource="a", scope="run",
-        granted_by="decider", permissions={},
+        granted_by="decider", granted_by_id=decider.pk, permissions={},
     )  # fmt: skip
     page_of_run = reverse("reviews:run", args=(run.pk,))
     page_of_record = reverse("reviews:record", args=(record.pk,))

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from tests.integration.workflows.api.conftest import *  # noqa: F403 - bearer and session
 from workflows.models import McpServer
+from workflows.permissions.roles import ensure_roles
 from workflows.tools.mcp_client import close_pool
 
 from .test_changes import ADD_SERVER, errors, server
@@ -197,6 +198,7 @@ def test_only_a_superuser_without_a_token_sets_a_command(
     before = list(McpServer.objects.order_by("pk").values())
     change = "admin:workflows_mcpserver_change"
     command = {"transport": "stdio", "command": "sh", "args": '["-c", "id"]'}
+    ensure_roles()
     people["admin"].is_staff = True
     people["admin"].save()
     client = Client()
@@ -220,7 +222,7 @@ def test_only_a_superuser_without_a_token_sets_a_command(
     people["operator"].is_superuser = True
     people["operator"].groups.add(Group.objects.get(name="admin"))
     people["operator"].save()
-    for door in (bearer("admin"), session("admin"), bearer("operator")):
+    for door in (bearer("admin"), session("admin"), bearer("operator", ["admin"])):
         body = {"transport": "stdio", "command": "sh"}
         answers = (
             door.post(URL, {"name": "new", **body}),

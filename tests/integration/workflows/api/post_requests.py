@@ -237,8 +237,9 @@ def restore(world: World) -> PostRequest:
 
 
 def server(world: World) -> PostRequest:
-    body = {"name": "kit", "command": "/nowhere/at/all"}
-    return PostRequest({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
+    body = {"name": "kit", "transport": "http", "url": "https://mcp.example.invalid/mcp"}
+    other = {**body, "url": "https://mcp.example.invalid/other"}
+    return PostRequest({}, body, other, McpServer.objects.count)
 
 
 def policy(world: World) -> PostRequest:
@@ -352,6 +353,7 @@ POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
 }
 #: POST routes that know no key, and why none is needed.
 WITHOUT_KEY = {
+    "hooks/{agent}/stop/": "a hook that stops twice waits no more than before",
     "hooks/{agent}/": "the event's own id makes a repeated call the same approval",
     "notifications/read/": "what is marked as read twice is as read as before",
     "mcp-servers/{server_id}/sync/": "a list that is read twice is the same list",

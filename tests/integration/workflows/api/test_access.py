@@ -246,6 +246,7 @@ SCOPE = {
     "GET approvals/": "ask",
     "POST approvals/": "ask",
     "POST hooks/{agent}/": "ask",
+    "POST hooks/{agent}/stop/": "ask",
     **{f"{method} {path}": "ask" for method, path in TABLE if path.startswith(APPROVAL)},
 }
 
