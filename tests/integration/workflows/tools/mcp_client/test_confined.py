@@ -162,6 +162,60 @@ os.chmod({str(tmp_path)!r}, 0)
     ) == ("refused")
 
 
+def test_other_processes_keep_their_priority(run: Run) -> None:
+    other = int(run("print(os.getpid())", run="2"))
+    before = os.getpriority(os.PRIO_PROCESS, other), os.sched_getaffinity(other)
+    seen = run(
+        f"""
+import ctypes
+def set_io_priority(kind, which):  # to that of an idle process
+    if libc.syscall(ctypes.c_long(NUMBERS[os.uname().machine]), kind, which, 3 << 13):
+        raise OSError(ctypes.get_errno(), "ioprio_set")
+libc, NUMBERS = ctypes.CDLL(None, use_errno=True), {{"x86_64": 251, "aarch64": 30}}
+attempt(os.setpriority, os.PRIO_PROCESS, {other}, 19)
+attempt(os.setpriority, os.PRIO_USER, 0, 19)
+attempt(os.sched_setaffinity, {other}, [min(os.sched_getaffinity(0))])
+attempt(os.sched_setscheduler, {other}, os.SCHED_IDLE, os.sched_param(0))
+attempt(set_io_priority, 1, {other})
+attempt(set_io_priority, 3, 0)
+os.setpriority(os.PRIO_PROCESS, 0, 7)
+print(os.getpriority(os.PRIO_PROCESS, 0))
+"""
+    ).splitlines()
+    # The calls that name another process do nothing; those for itself have an effect.
+    assert seen == [*["done"] * 6, "7"]
+    assert (os.getpriority(os.PRIO_PROCESS, other), os.sched_getaffinity(other)) == before
+    assert os.sched_getscheduler(other) == os.SCHED_OTHER
+
+
+def test_nothing_is_shared_without_a_file(run: Run, tmp_path: Path) -> None:
+    """Shared memory, queues and keys of the account would outlive the process of a run."""
+    other = tmp_path / "other"
+    other.mkdir()
+    seen = run(
+        f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {{
+    # shmget, semget, msgget, mq_unlink, add_key, keyctl, inotify_add_watch
+    "x86_64": (29, 64, 68, 241, 248, 250, 254), "aarch64": (194, 190, 186, 181, 217, 219, 27)
+}}
+shm, sem, msg, unlink, add, keyctl, watch = numbers[os.uname().machine]
+def call(number, *arguments):
+    if libc.syscall(ctypes.c_long(number), *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "syscall")
+attempt(call, shm, 0x4844, 4096, 0o1600)
+attempt(call, sem, 0x4844, 1, 0o1600)
+attempt(call, msg, 0x4844, 0o1600)
+attempt(call, unlink, b"holdpoint-test")
+attempt(call, add, b"user", b"holdpoint-test", b"x", 1, -4)
+attempt(call, keyctl, 6, -4, None, 0)
+attempt(call, watch, libc.inotify_init(), {str(other).encode()!r}, 0xFFF)
+"""
+    ).splitlines()
+    assert seen == ["refused"] * 7
+
+
 @pytest.fixture
 def listener() -> Iterator[int]:
     """A TCP service of this machine; its port."""
