@@ -14,8 +14,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from django.db.models import F, Q
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import F, OuterRef, Q
 from django.db.models.functions import Now
 
 from workflows.engine.dag import CapabilityTask, CodeTask, ExternalActionTask, ToolTask
@@ -23,7 +25,7 @@ from workflows.engine.permissions import PermissionSet, admits, cap, named
 from workflows.engine.ports import TaskCall, TaskFailed
 from workflows.engine.reasons import Reason
 from workflows.journal.permission_rows import subject_of
-from workflows.models import Execution, Grant
+from workflows.models import Execution, ExecutionEvent, Grant
 from workflows.tools import registry
 
 from . import capabilities, deny_list
@@ -78,6 +80,14 @@ def effective_permissions(
     return effective
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredGrant:
+    """A grant, and the tasks that were added or changed after its permission was requested."""
+
+    row: Grant
+    revised: frozenset[str]
+
+
 class GrantWatch:
     """Checks periodically whether the grants of running tasks are still in force."""
 
@@ -105,7 +115,7 @@ def _can_be_denied(call: TaskCall) -> bool:
     return tool is not None and tool.asks
 
 
-def _grants_for(calls: Sequence[TaskCall]) -> list[Grant]:
+def _grants_for(calls: Sequence[TaskCall]) -> list[_StoredGrant]:
     """Return the grants in force that may apply to one of `calls` of one execution."""
     execution_id = int(calls[0].execution_id)
     names = [call.task.id for call in calls]
@@ -114,11 +124,22 @@ def _grants_for(calls: Sequence[TaskCall]) -> list[Grant]:
     until = Q(scope="until", workflow__in=workflow, task_id__in=names)
     used = [call.task.capability for call in calls if isinstance(call.task, CapabilityTask)]
     raised = Q(scope="capability", capability__name__in=used)
-    return list(Grant.objects.filter(IN_FORCE).filter(here | until | raised).order_by("pk"))
+    revisions = ExecutionEvent.objects.filter(
+        kind="plan_revised", execution=OuterRef("execution"), seq__gt=OuterRef("hold__opened_seq")
+    )
+    rows = Grant.objects.filter(IN_FORCE).filter(here | until | raised).order_by("pk")
+    return [
+        _StoredGrant(row, _revised_tasks(row.plans))
+        for row in rows.annotate(plans=ArraySubquery(revisions.values("payload")))
+    ]
+
+
+def _revised_tasks(revisions: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(name for each in revisions for name in (*each["added"], *each["changed"]))
 
 
 def _evaluate(
-    call: TaskCall, codes: Mapping[str, StoredCode], grants: Sequence[Grant]
+    call: TaskCall, codes: Mapping[str, StoredCode], grants: Sequence[_StoredGrant]
 ) -> EffectivePermissions:
     code = codes.get(call.task.capability) if isinstance(call.task, CapabilityTask) else None
     try:
@@ -133,11 +154,11 @@ def _evaluate(
     own = deny_list.without_denied(own)
     permissions, counted = own, []
     for grant in grants:
-        allowed = deny_list.without_denied(_granted(grant))
-        if not reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
+        allowed = deny_list.without_denied(_granted(grant.row))
+        if not _reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
             continue
         permissions = permissions.union(allowed)
-        counted.append(grant.pk)
+        counted.append(grant.row.pk)
     return EffectivePermissions(permissions, tuple(counted), code)
 
 
@@ -161,12 +182,14 @@ def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> Reason | None:
     return Reason("tool_above_ceiling", params)
 
 
-def reaches(grant: Grant, call: TaskCall) -> bool:
+def _reaches(stored: _StoredGrant, call: TaskCall) -> bool:
     """Whether the task of `call` lies within the grant's scope."""
+    grant = stored.row
     task, is_here = call.task, grant.execution_id == int(call.execution_id)
     match grant.scope:
         case Grant.Scope.EXECUTION:
-            return is_here
+            # The person who granted it has seen the other tasks of the plan.
+            return is_here and task.id not in stored.revised
         case Grant.Scope.TASK:
             return is_here and grant.task_id == task.id
         case Grant.Scope.CAPABILITY:

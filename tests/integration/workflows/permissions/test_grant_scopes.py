@@ -11,9 +11,9 @@ from django.db.models.functions import Now
 from reviews.decisions.edits import ReviewInvalid
 from tests.support.actors import actor_named
 from tests.support.http_server import Server
-from workflows.engine.commands import Continue, InjectTask
+from workflows.engine.commands import Continue, InjectTask, ModifyArgs
 from workflows.engine.plan_validation import parse_plan
-from workflows.executions.services import fork_execution, submit_command
+from workflows.executions.services import fork_execution, parse_command, submit_command
 from workflows.models import Capability, Checkpoint, Execution, Grant
 from workflows.permissions.capabilities import make_capability, raised_sets
 from workflows.permissions.grants import in_force
@@ -40,6 +40,33 @@ def test_a_run_grant_covers_every_task_of_the_run(desk: Desk, web: Server) -> No
     execution = desk.approve(desk.run(*chain(web)), grant_scope="execution")
     assert execution.status == "COMPLETED"
     assert Grant.objects.get().uses == 2
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_run_grant_does_not_cover_what_a_command_adds_or_changes(
+    desk: Desk, web: Server, *, is_added: bool
+) -> None:
+    """The person who granted it has not seen these tasks."""
+    late = fetch("late", web, depends_on=["one"])
+    planned = [echo("last", depends_on=["one"])] if is_added else [late]
+    execution = desk.run(fetch("one", web), *planned, policy={"per_layer_validation": True})
+    execution = desk.approve(execution, grant_scope="execution")
+    assert desk.statuses(execution) == {"one": "SUCCEEDED"}
+    command = (
+        parse_command({"kind": "inject_task", "task": late})
+        if is_added
+        else ModifyArgs(task_id="late", arguments={"url": f"{page(web)}0"})
+    )
+    for each in (command, Continue()):
+        submit_command(
+            execution_id=execution.pk,
+            command=each,
+            actor=actor_named("operator"),
+            source="rest",
+        )
+    execution = desk.drive(execution)
+    assert execution.status == "PAUSED_FOR_REVIEW"
+    assert desk.hold(execution).reason == "escalation"
 
 
 def test_a_run_grant_does_not_cover_another_run(desk: Desk, web: Server) -> None:
