@@ -6,7 +6,6 @@ they change something.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from workflows.executions.access import ADMIN, AUDITOR, ROLES, groups_of, roles_of
+
+from .account_names import reading_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -47,16 +48,11 @@ def check_may_manage(actor: User, person: User) -> None:
 
 def check_group_name(name: str) -> None:
     """Raise ChangeRefused for the name of a new group that reads like the name of another one."""
-    plain = _plain(name)
-    taken = {_plain(each) for each in Group.objects.values_list("name", flat=True)}
-    if plain in taken or plain in ROLES:
+    reading = reading_of(name)
+    taken = {reading_of(each) for each in (*ROLES, *Group.objects.values_list("name", flat=True))}
+    if reading in taken:
         text = _("There is a group with this name, or one that reads the same: %(name)s.")
         raise ChangeRefused(text % {"name": name})
-
-
-def _plain(name: str) -> str:
-    """Return the name without the differences that people do not see."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def check_account(

@@ -18,7 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
-from reviews.people.account_names import is_reserved, mixes_scripts, plain_name
+from reviews.people.account_names import has_odd_letters, is_reserved, mixes_scripts, plain_name
 from workflows.executions.access import STAFF_ROLES
 
 from .conf import options
@@ -101,7 +101,7 @@ def _names(claims: Mapping[str, Any]) -> Iterator[str]:
     preferred = str(claims.get("preferred_username") or email or claims["sub"])
     plain = plain_name(preferred)
     name = _INVALID_CHARACTERS.sub("-", plain)[:_MAX_NAME_LENGTH].strip("-") or "user"
-    if mixes_scripts(name):
+    if mixes_scripts(name) or has_odd_letters(name):
         name = "user"
     if not is_reserved(name):
         yield name
