@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from reviews.answer_links.services import SignInNeeded, TooManyRequests
 from reviews.components.reasons import render_reason
 from reviews.decisions import services
-from reviews.decisions.conflicts import Conflict
+from reviews.decisions.conflicts import Conflict, conflict
 from reviews.decisions.edits import (
     NO_CHANGE,
     Change,
@@ -24,7 +24,9 @@ from reviews.decisions.edits import (
 )
 from reviews.decisions.payload_forms import posted_value
 from reviews.decisions.rights import NotAllowed
+from reviews.models import HumanReviewRecord
 from reviews.notifications import notice_text
+from workflows.engine.reasons import Reason
 from workflows.models import Hold
 
 from . import messages, outbox
@@ -49,10 +51,15 @@ class BadPayload(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The review of a button or a dialog, and the digest of what it showed."""
+    """The review of a button or a dialog, and the digest of what it showed.
+
+    `after` is the id of the review's last record at that time, 0 if there was none: a button or a
+    dialog of before a person's decision decides nothing for them, also if it was withdrawn.
+    """
 
     hold_id: str
     shown: str
+    after: int
 
     @property
     def url(self) -> str:
@@ -66,9 +73,10 @@ def target_of(value: object) -> Target:
     hold_id = value.get("hold") if isinstance(value, dict) else None
     # Messages from before have no digest; a press refreshes them, as one about a changed review.
     shown = value.get("shown", "") if isinstance(value, dict) else None
-    if not isinstance(hold_id, str) or not isinstance(shown, str):
+    after = value.get("after", 0) if isinstance(value, dict) else None
+    if not isinstance(hold_id, str) or not isinstance(shown, str) or type(after) is not int:
         raise BadPayload
-    return Target(hold_id, shown)
+    return Target(hold_id, shown, after)
 
 
 def target_of_text(text: object) -> Target:
@@ -94,6 +102,7 @@ def decide(
     hold = services.visible_hold(user, target.hold_id)
     if hold.status == Hold.Status.OPEN and not answers_here(hold):
         raise SignInNeeded
+    check_unused(user, hold, target)
     services.decide(
         services.DecisionRequest(
             hold_id=target.hold_id,
@@ -107,6 +116,13 @@ def decide(
             undo_seconds=services.undo_seconds_for(hold),
         )
     )
+
+
+def check_unused(user: User, hold: Hold, target: Target) -> None:
+    """Raise Conflict if the person has decided since the message or the dialog was made."""
+    decided = HumanReviewRecord.objects.filter(hold=hold, reviewer=user, pk__gt=target.after)
+    if hold.status == Hold.Status.OPEN and decided.exists():
+        raise conflict(hold.pk, "used", Reason("message_is_used"))
 
 
 def change_of(

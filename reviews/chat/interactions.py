@@ -23,6 +23,7 @@ from .deciding import (
     Target,
     bad_code,
     change_of,
+    check_unused,
     decide,
     refusal_text,
     settings_url,
@@ -119,6 +120,7 @@ def _dialog(user: User, target: Target, name: str) -> messages.Content:
         raise services.HoldNotFound
     if hold.status != Hold.Status.OPEN or shown_digest(hold) != target.shown:
         raise not_as_shown(hold)
+    check_unused(user, hold, target)
     if not messages.answers_in_chat(hold):
         raise SignInNeeded
     required = services.reason_required(hold, SOURCE)

@@ -160,9 +160,11 @@ def _open_button(hold: Hold) -> dict[str, Any]:
 # --- dialogs --------------------------------------------------------------------------------------
 
 
-def target(hold: Hold) -> dict[str, str]:
-    """Return what a button or a dialog decides: the hold, and the digest of what it shows."""
-    return {"hold": hold.pk, "shown": shown_digest(hold)}
+def target(hold: Hold) -> dict[str, Any]:
+    """Return what a button or a dialog decides, see `deciding.Target`."""
+    records = HumanReviewRecord.objects.filter(hold=hold).order_by("-pk")
+    last = records.values_list("pk", flat=True).first() or 0
+    return {"hold": hold.pk, "shown": shown_digest(hold), "after": last}
 
 
 def decision_dialog(hold: Hold, action: str, *, reason_required: bool) -> Content:

@@ -297,6 +297,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "run_is_busy_now": gettext_noop("The run is being moved on. Try again."),
     "hold_not_visible": gettext_noop("not visible to this person"),
     "link_is_used": gettext_noop("You have decided since the link was sent."),
+    "message_is_used": gettext_noop(
+        "You have decided since this message was made. It is being updated: read it and press the"
+        " button again."
+    ),
     "review_changed": gettext_noop("What this review shows has changed since you looked."),
     "hold_is_closed": gettext_noop("This hold is no longer open."),
     "claimed_by_other": gettext_noop("Somebody else has claimed this."),

@@ -358,6 +358,46 @@ def test_a_withdrawn_decision_brings_the_buttons_back(
     assert not standing.exists()
 
 
+@pytest.mark.parametrize("action", ["approve", "reject"])
+def test_a_replayed_request_decides_nothing_after_an_undo(
+    hold: Hold, ann: User, slack: Slack, send: Send, settings: Any, action: str
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "undo_seconds": 600}
+    deliver()
+    captured = press(slack.only(), action, user=ANN)
+    if action == "reject":
+        send(captured)
+        captured = submission(slack.views[-1], {"comment": "no"}, user=ANN)
+    send(captured)
+    assert HumanReviewRecord.objects.standing().count() == 1
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="web")
+
+    said = send(captured)
+    assert not HumanReviewRecord.objects.standing().exists()
+    shown = texts(slack.views[-1]) if action == "approve" else texts(said.json()["view"])
+    assert "You have decided since this message was made" in shown
+
+    deliver()
+    assert send(press(slack.only(), "approve", user=ANN)).status_code == 200
+    assert HumanReviewRecord.objects.standing().get().decision == "APPROVE"
+
+
+def test_a_vote_leaves_the_buttons_of_others_as_they_are(
+    start: Start, ann: User, channel: SlackChannel, slack: Slack, send: Send, make_user: MakeUser
+) -> None:
+    accounts.link(channel.workspace, "U0BOB", make_user("bob", "reviewer"))
+    waiting(start, quorum=2)
+    deliver()
+    pressed = {
+        each["to"]: press(each, "approve", user=user)
+        for each in slack.messages.values()
+        if (user := {ANN: ANN, "C0REVIEWS": "U0BOB"}.get(each["to"]))
+    }
+    send(pressed[ANN])
+    send(pressed["C0REVIEWS"])
+    assert [name for name, _, _ in records()] == ["ann", "bob"]
+
+
 # --- who may press --------------------------------------------------------------------------------
 
 
