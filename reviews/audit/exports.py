@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,6 +58,8 @@ _RECEIPT_COLUMNS: Final = (
 #: Spreadsheets run a cell that begins so as a formula; some drop a line break at its beginning.
 _FORMULA: Final = ("=", "+", "-", "@")
 _LINE_BREAKS: Final = ("\t", "\r", "\n")
+#: A spreadsheet of another language than English splits lines at these, quoted or not.
+_SEPARATORS: Final = re.compile(r"([;\t\r\n])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +229,12 @@ def _header_text(value: Any) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Escape text that a spreadsheet would run as a formula."""
-    if isinstance(value, str) and (value.startswith(_LINE_BREAKS) or _is_formula(value)):
-        return f"'{value}"
-    return value
+    """Escape text that a spreadsheet would run as a formula, also where it splits the text."""
+    if not isinstance(value, str):
+        return value
+    parts = _SEPARATORS.split(value)
+    text = "".join(f"'{part}" if _is_formula(part) else part for part in parts)
+    return f"'{text}" if text.startswith(_LINE_BREAKS) else text
 
 
 def _is_formula(text: str) -> bool:
