@@ -240,10 +240,9 @@ class Story:
         tell = self.told.tell
         body = {
             "name": "tickets",
-            "transport": "stdio",
-            "command": "mcp-server-of-nobody",
-            "args": ["--read-only"],
-            "env": {"TICKETS_KEY": "7d1c"},
+            "transport": "http",
+            "url": "http://127.0.0.1:9/mcp",
+            "headers": {"X-Tickets-Key": "7d1c"},
         }
         number = tell(self.admin, "mcp_servers_create", body)["id"]
         tell(self.admin, "mcp_servers_list")
