@@ -309,6 +309,31 @@ def right_now(user: User, hold: Hold) -> Right:
     return with_delegation(user, hold, own)
 
 
+def lapsed_votes(hold: Hold) -> list[tuple[HumanReviewRecord, Reason]]:
+    """Return the votes on an open hold whose people may not approve it any more, and why.
+
+    `hold.execution` is loaded.  The end of an absence ends no vote of its delegate.
+    """
+    rows = HumanReviewRecord.objects.standing().filter(hold=hold, decision=Decision.APPROVE)
+    votes = rows.filter(reviewer__in=hold.approver_ids).order_by("id")
+    reasons = ((vote, _lapse_of(vote, hold)) for vote in votes)
+    return [(vote, reason) for vote, reason in reasons if reason is not None]
+
+
+def _lapse_of(vote: HumanReviewRecord, hold: Hold) -> Reason | None:
+    """Return why a vote does not count any more; None if it counts."""
+    ids = dict.fromkeys(filter(None, (vote.reviewer_id, vote.on_behalf_of_id)))
+    people = [person for person in map(access.read_user, ids) if person is not None]
+    if len(people) < len(ids) or not all(person.is_active for person in people):
+        return Reason("access_ended", {"actor": vote.actor})
+    # For a delegate, the absent person has the right.
+    groups = group_names(people[-1])
+    is_auditor = any(access.AUDITOR in group_names(person) for person in people)
+    if is_auditor or not deciding_groups(hold.groups, groups) or _above_role(hold, groups):
+        return Reason("right_lost", {"actor": vote.actor})
+    return None
+
+
 def _own_right(user: User, hold: Hold) -> Right:
     return right_of(
         user,

@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from django.contrib.auth import get_user_model
 from django.db import NotSupportedError, connection, transaction
 from django.db.models.functions import Now
 
@@ -33,6 +34,7 @@ from workflows.engine.commands import (
     ApprovalResponse,
     CheckpointResponse,
     ExpireHold,
+    WithdrawAnswer,
 )
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
@@ -48,7 +50,7 @@ from workflows.permissions import step_up
 
 from .conflicts import Conflict, conflict, not_as_shown, shown_digest
 from .edits import Change, Edit, ReviewInvalid, check_filled_in, checked_edit, payload_schema
-from .rights import NotAllowed, Right, fresh_user, right_now
+from .rights import NotAllowed, Right, fresh_user, lapsed_votes, right_now
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -265,6 +267,8 @@ def _decide(request: DecisionRequest) -> DecisionResult:
     _check_confirmed(hold, request)
     _check_present(hold, request)
     _check_reason(hold, request)
+    if hold.approvals and request.decision == Decision.APPROVE and _withdraw_lapsed_votes(hold):
+        hold = _hold_to_decide(person, request.hold_id)
     change, edit = request.change, None
     if not change.is_empty:
         edit = checked_edit(hold, change, payload_schema(hold))
@@ -302,6 +306,31 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         return decided
     hold.refresh_from_db(fields=["undo_until"])
     return replace(decided, undo_until=hold.undo_until)
+
+
+def _withdraw_lapsed_votes(hold: Hold) -> bool:
+    """Withdraw the votes of people who may not approve the hold any more; return if there are any.
+
+    The locks make a deactivation wait until the quorum is counted, or come before it.
+    """
+    _lock_run(hold.pk)
+    accounts = get_user_model().objects.filter(pk__in=[pk for pk in hold.approver_ids if pk])
+    list(accounts.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
+    lapsed, version = lapsed_votes(hold), hold.execution.version
+    for vote, reason in lapsed:
+        back = WithdrawAnswer(hold=hold.pk, of=vote.reviewer_id)
+        version = submit_now(hold, back, SYSTEM, "time", version).version
+        verdict = DecisionEntry(
+            decision=Decision.WITHDRAW,
+            actor=SYSTEM.name,
+            reviewer=None,
+            source="time",
+            comment=reason.text,
+            version=version,
+            withdraws=vote,
+        )
+        write_record(hold, verdict)
+    return bool(lapsed)
 
 
 def undo_seconds_for(hold: Hold) -> float:

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from reviews.absences.services import end_absence, set_absence
 from reviews.audit.chain import GENESIS, verify_chain
 from reviews.audit.records import canonical_text
+from reviews.audit.verification import verify_audit
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.models import HumanReviewRecord, PayloadKey
+from reviews.people.services import set_active
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.workflows.journal.test_leases import in_thread
+from tests.support.groups import group_of
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.prepared_statements import execute
-from workflows.models import CommandLog, Execution, TaskAttempt
+from workflows.models import CommandLog, Execution, Hold, TaskAttempt
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -314,6 +320,55 @@ def test_a_quorum_counts_people_and_each_vote_has_its_record(
     ]
     run_to_rest(execution.pk)
     assert output(execution, "a") == "text"
+
+
+@pytest.mark.parametrize("loss", ["account", "group", "auditor"])
+def test_a_quorum_does_not_count_who_lost_the_right_since(
+    start: Start, make_user: MakeUser, reviewer: User, reviewer2: User, loss: str
+) -> None:
+    third, fourth = make_user("third", "reviewer"), make_user("fourth", "reviewer")
+    execution = start(echo("a", phase=BEFORE, quorum=3))
+    hold = only_hold(execution)
+    decide(hold, reviewer)
+    decide(hold, reviewer2)
+    match loss:
+        case "account":
+            set_active(actor=make_user("boss", is_superuser=True), person=reviewer, active=False)
+        case "group":
+            reviewer.groups.clear()
+        case "auditor":
+            reviewer.groups.add(group_of("auditor"))
+    assert not decide(hold, third).complete
+    hold.refresh_from_db()
+    assert (hold.status, hold.approvals) == (Hold.Status.OPEN, ["reviewer2", "third"])
+    withdrawn = HumanReviewRecord.objects.get(decision="WITHDRAW")
+    assert (withdrawn.actor, withdrawn.withdraws and withdrawn.withdraws.reviewer) == (
+        "system",
+        reviewer,
+    )
+    assert "reviewer" in withdrawn.comment
+    assert decide(hold, fourth).complete
+    assert verify_audit().problems == ()
+
+
+def test_a_vote_of_a_delegate_lapses_with_the_right_of_the_absent_person(
+    start: Start, make_user: MakeUser, reviewer: User, reviewer2: User
+) -> None:
+    delegate, now = make_user("delegate", "legal"), timezone.now()
+    absence = set_absence(
+        actor=reviewer,
+        user=reviewer,
+        delegate=delegate,
+        begins_at=now,
+        ends_at=now + timedelta(hours=1),
+    )
+    first, second = (only_hold(start(echo(name, phase=BEFORE, quorum=2))) for name in "ab")
+    decide(first, delegate)
+    decide(second, delegate)
+    end_absence(actor=reviewer, absence=absence)
+    assert decide(first, reviewer2).complete
+    reviewer.groups.clear()
+    assert not decide(second, reviewer2).complete
 
 
 def test_a_quorum_takes_no_edits(start: Start, reviewer: User) -> None:
