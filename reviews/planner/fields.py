@@ -63,7 +63,7 @@ class Argument:
 
 def values_name(task: Mapping[str, Any]) -> str:
     """Return the key of a task's arguments."""
-    return "arguments" if task.get("type") == "tool" else "inputs"
+    return "arguments" if task.get("type") in ("tool", "external_action") else "inputs"
 
 
 def values_of(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def draft_of_run(execution: Execution) -> EditorDraft:
     warnings: list[str] = []
     tasks = []
     for task in written["tasks"]:
+        task.pop("output", None)  # what an outside agent had executed already
         of_inputs = rules[task["id"], "inputs"]
         shown = masked(values_of(task), of_inputs).value
         tasks.append(_without_masked(task, shown, of_inputs, warnings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -199,3 +200,18 @@ def test_locked_choices_are_read_only(agent: Agent, desk: Client, reviewer: User
     assert desk.post(url, fields).status_code == 303
     run_to_rest(int(body["execution_id"]))
     assert agent.get(body["id"])["arguments"] == {**arguments, "amount": 7}
+
+
+@pytest.mark.parametrize("phase", ["BEFORE_EXECUTION", "AFTER_EXECUTION"])
+def test_the_editor_has_no_secret_of_an_action(
+    people: Callable[..., User], agent: Agent, client: Client, phase: str
+) -> None:
+    action = {"arguments": {"api_key": "Zx9qTopSecret42", "to": "ACME"}}
+    if phase == "AFTER_EXECUTION":
+        action["output"] = {"password": "Zx9qTopSecret42"}
+    run = agent.asked(action=action, phase=phase)["execution_id"]
+    client.force_login(people("root", "admin", "operator"))
+    page = client.get(f"/workflows/edit/?run={run}")
+    assert page.status_code == 200
+    assert "ACME" in page.text
+    assert "Zx9qTopSecret42" not in page.text
