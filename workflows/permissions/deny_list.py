@@ -255,7 +255,32 @@ def _file_root() -> dict[Parts, str]:
 
 def product_paths() -> tuple[str, ...]:
     """Return the product's own code, home, configuration files and sockets."""
-    return (_code(), *_configured_paths())
+    return (_code(), *installation_paths())
+
+
+def installation_paths() -> tuple[str, ...]:
+    """Return the product's home, configuration files and sockets."""
+    return _configured_paths()
+
+
+def path_below(folders: Iterable[str], paths: Iterable[str]) -> tuple[str, str] | None:
+    """Return a path of `paths` and the folder that it lies below, links resolved; else None.
+
+    A path or folder that cannot be resolved counts as none.
+    """
+    resolved = [path for each in paths if (path := _resolved_path(each))]
+    for folder in filter(None, map(_resolved_path, folders)):
+        for path in resolved:
+            if path.is_relative_to(folder):
+                return str(path), str(folder)
+    return None
+
+
+def _resolved_path(path: str) -> Path | None:
+    try:
+        return real_paths.resolve(os.path.normpath(path)) if path else None
+    except (OSError, RuntimeError):
+        return None
 
 
 def _code() -> str:

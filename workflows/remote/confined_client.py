@@ -26,6 +26,7 @@ from workflows import conf
 from workflows.common import landlock, seccomp
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.json_limits import Limits
+from workflows.permissions import deny_list
 
 from .port import RunnerUnavailable
 
@@ -72,9 +73,16 @@ def ask(address: str, operation: str, arguments: Mapping[str, Any]) -> Any:
 
 def _rules(address: str, folder: str) -> landlock.LandlockRules:
     port, written = urlsplit(address).port or _DEFAULT_PORT, (folder, "/dev/null")
+    # These may be links, which Landlock follows for programs only.
+    programs = (*_PROGRAMS, sys.prefix, sys.base_prefix, str(_PACKAGE))
+    below = deny_list.path_below(programs, deny_list.installation_paths())
+    if below is not None:
+        path, readable = below
+        raise RunnerUnavailable(
+            f"{path} lies below {readable}, which the client of Dask can read: move it elsewhere"
+        )
     return landlock.LandlockRules(
-        # These may be links, which Landlock follows for programs only.
-        execute=(*_PROGRAMS, sys.prefix, sys.base_prefix, str(_PACKAGE)),
+        execute=programs,
         read=tuple(
             os.path.realpath(path) for path in (*_READ, *written, *conf.dask_tls_files()) if path
         ),

@@ -86,12 +86,12 @@ def settings_of(spec: McpServerSpec, program: str) -> dict[str, Any]:
 
 def _check_programs(folders: Iterable[str]) -> None:
     """Refuse to start a server that would see the product below a folder of programs."""
-    for folder in map(_resolved, folders):
-        for path in map(_resolved, deny_list.product_paths()):
-            if folder and path and path.is_relative_to(folder):
-                raise PermissionError(
-                    f"{path} lies below {folder}, which MCP servers can read: move it elsewhere"
-                )
+    below = deny_list.path_below(folders, deny_list.product_paths())
+    if below is not None:
+        path, folder = below
+        raise PermissionError(
+            f"{path} lies below {folder}, which MCP servers can read: move it elsewhere"
+        )
 
 
 def tool_user() -> tuple[int, int] | None:

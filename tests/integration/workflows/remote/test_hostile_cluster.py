@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.workflows.remote.conftest import Cluster
 from tests.support.processes import ROOT, wait_for
+from workflows.common import landlock
 from workflows.engine.ports import Failure, Success
 from workflows.remote import confined_client
 from workflows.remote.port import RunnerUnavailable
@@ -157,3 +158,11 @@ def test_an_answer_that_hostile_code_writes_is_checked(
     except RunnerUnavailable:
         return
     assert isinstance(outcome, Failure)
+
+
+@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+def test_the_client_does_not_start_where_it_reads_the_product(settings: Any) -> None:
+    """Without a cluster: code of one could read the files below the Python environment."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "home": Path(sys.prefix) / "holdpoint"}
+    with pytest.raises(RunnerUnavailable, match="lies below"):
+        confined_client.ask("tcp://127.0.0.1:1", "states", {"prefix": "x"})
