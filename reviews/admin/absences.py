@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
@@ -14,6 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from reviews.absences.services import absence_problems, end_absence, set_absence
 from reviews.absences.views import sentence
+from reviews.decisions.rights import NotAllowed
 from workflows.admin.filters import StatusFilter
 from workflows.models import Absence
 
@@ -67,6 +71,15 @@ class AbsenceStatusFilter(StatusFilter):
     }
 
 
+@contextmanager
+def _as_permission_denied() -> Iterator[None]:
+    """Show the refusal of the service as the page for missing rights."""
+    try:
+        yield
+    except NotAllowed as denied:
+        raise PermissionDenied(denied.message) from None
+
+
 @admin.register(Absence)
 class AbsenceAdmin(Base):
     """Who decides for whom, and when; an absence is ended, never changed."""
@@ -103,13 +116,16 @@ class AbsenceAdmin(Base):
         """Add no entry: the service logs the absence with its people and times."""
 
     def save_model(self, request: HttpRequest, obj: Absence, form: Any, change: Any) -> None:
-        obj.pk = set_absence(actor=cast("User", request.user), **form.cleaned_data).pk
+        actor = cast("User", request.user)
+        with _as_permission_denied():
+            obj.pk = set_absence(actor=actor, **form.cleaned_data).pk
 
     @admin.action(description="End selected absences", permissions=["end"])
     def end_absences(self, request: HttpRequest, queryset: QuerySet[Absence]) -> None:
         """End them now."""
         actor = cast("User", request.user)
         rows = queryset.select_related("user")
-        count = sum(end_absence(actor=actor, absence=each) for each in rows)
+        with _as_permission_denied():
+            count = sum(end_absence(actor=actor, absence=each) for each in rows)
         text = ngettext("%(count)s absence ended.", "%(count)s absences ended.", count)
         self.message_user(request, text % {"count": count})

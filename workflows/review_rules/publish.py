@@ -97,6 +97,7 @@ def publish(
     """
     _check(actor, workflow, comment)
     _, stored = checked_rules(workflow, rules)
+    _check_token(actor, stored)
     stored_digest = rules_digest(stored)
     if stored and (report is None or report.rules_digest != stored_digest):
         message = "publish rules with the report of a finished backtest of these very rules"
@@ -129,6 +130,7 @@ def republish(
         message = f"there is no version {number}"
         raise InvalidRequest((Problem("republish", "no_such_version", message),))
     checked_rules(workflow, old.rules)
+    _check_token(actor, old.rules)
     return _add(
         workflow,
         expected,
@@ -156,6 +158,13 @@ def _check(actor: User, workflow: Workflow, comment: str) -> None:
     if len(comment) > MAX_COMMENT:
         message = f"must have at most {MAX_COMMENT} characters"
         raise InvalidRequest((Problem("comment", "too_long", message),))
+
+
+def _check_token(actor: User, rules: Any) -> None:
+    """Raise PermissionDenied for a token without the scope `loosen`: rules skip reviews."""
+    token = access.credential_of(actor)
+    if rules and token is not None and access.LOOSEN not in token.scopes:
+        raise PermissionDenied("A token needs the scope loosen to publish rules that skip reviews.")
 
 
 def _add(workflow: Workflow, expected: int, **fields: Any) -> RuleVersion:

@@ -161,7 +161,7 @@ def needs_confirmation(fields: Mapping[str, Any], server: McpServer | None) -> b
 
 def runs_command(fields: Mapping[str, Any], server: McpServer | None) -> bool:
     """Whether a server with these fields is a stdio server, or `server` was one before."""
-    is_stdio = fields["transport"] == McpServer.Transport.STDIO
+    is_stdio = fields.get("transport") == McpServer.Transport.STDIO
     return is_stdio or (server is not None and server.transport == McpServer.Transport.STDIO)
 
 

@@ -16,7 +16,7 @@ from workflows.executions import services
 from workflows.executions.idempotency import json_text
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.validation import InvalidRequest
-from workflows.models import Checkpoint, Execution, Workflow
+from workflows.models import Checkpoint, Execution, RuleVersion, Workflow
 from workflows.permissions.tokens import create_token
 
 URL = "/api/v1/executions/"
@@ -316,3 +316,19 @@ def test_a_token_without_the_scope_saves_no_looser_workflow(
     loosens = bearer("admin", ["read", "admin", "loosen"])
     answer = loosens.patch(f"{url}echo/", {"policy": {"four_eyes": False}}, format="json")
     assert answer.status_code == 200
+
+
+def test_a_token_without_the_scope_publishes_no_rules(
+    bearer: BearerFor, strict: Workflow, people: dict[str, User]
+) -> None:
+    """A rule skips reviews, so it loosens the policy of the runs that start later."""
+    rules = [{"name": "all", "skip_when": "`true`"}]
+    RuleVersion.objects.create(
+        workflow=strict, number=1, rules=rules, author=people["operator"], author_name="operator"
+    )
+    url, body = "/api/v1/workflows/echo/rules/", {"republish": 1, "version": 1}
+    refused = bearer("operator", ["decide"]).post(url, body, format="json")
+    assert (refused.status_code, "loosen" in refused.json()["detail"]) == (403, True)
+    assert strict.rule_versions.count() == 1
+    allowed = bearer("operator", ["decide", "loosen"]).post(url, body, format="json")
+    assert allowed.status_code == 201, allowed.content
