@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.masked_fields import MaskedCharField
+
 
 class NoticeKind(models.TextChoices):
     """Kinds of notices."""
@@ -87,7 +89,7 @@ class ChatHook(models.Model):
         SLACK = "slack", "Slack and compatible chats"
         TEAMS = "teams", "Microsoft Teams (Adaptive Cards)"
 
-    name = models.CharField(max_length=100)
+    name = MaskedCharField(max_length=100)
     format = models.CharField(
         max_length=8, choices=Format.choices, default=Format.SLACK, db_default=Format.SLACK
     )

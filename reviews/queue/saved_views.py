@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from reviews.decisions.edits import ReviewInvalid
 from reviews.models import SavedView
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.journal.prepared_statements import BuiltQuery
 
@@ -66,6 +67,7 @@ def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
     name = name.strip()
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise ReviewInvalid([FieldError("name", "must have between 1 and 60 plain characters")])
+    name = mask_secrets(name)[:60]
     if SavedView.objects.filter(owner=user).exclude(name=name).count() >= MAX_VIEWS:
         raise ReviewInvalid([FieldError("name", f"is one too many: {MAX_VIEWS} views are kept")])
     canonical = canonical_query(query)

@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
+from workflows.common.masked_fields import MaskedTextField
 from workflows.engine.plan_validation import validation_problems
 from workflows.engine.policy import ReviewPolicy, ReviewRules
 from workflows.engine.standing_terms import MAX_HOURS
@@ -103,7 +104,7 @@ class ApprovalPolicy(models.Model):
     max_change_requests = models.IntegerField(
         default=3, validators=[MinValueValidator(0), MaxValueValidator(20)]
     )
-    instructions = models.TextField(
+    instructions = MaskedTextField(
         blank=True, default="", help_text="Shown to reviewers, above the instructions of the agent."
     )
     calendar = models.ForeignKey(

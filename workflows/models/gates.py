@@ -10,6 +10,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.masked_fields import MaskedTextField
+
 
 class GatePolicy(models.TextChoices):
     """What happens to a call of a tool."""
@@ -23,7 +25,7 @@ class Gate(models.Model):
     """An MCP endpoint, `/mcp/gate/<name>/`, that offers the tools of some MCP servers."""
 
     name = models.SlugField(max_length=60, unique=True, help_text="Part of the gate's address.")
-    description = models.TextField(blank=True, default="", help_text="For people.")
+    description = MaskedTextField(blank=True, default="", help_text="For people.")
     servers = models.ManyToManyField("workflows.McpServer", related_name="gates")
     groups = models.ManyToManyField(
         "auth.Group",

@@ -7,6 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.masked_fields import MaskedTextField
+
 from .executions import Execution
 from .holds import Hold
 from .workflows import Workflow
@@ -29,7 +31,7 @@ class Capability(models.Model):
         AUTO = "auto", "runs by itself"
 
     name = models.SlugField(max_length=100, unique=True)
-    description = models.TextField(blank=True, default="")
+    description = MaskedTextField(blank=True, default="")
     language = models.CharField(max_length=10, choices=Language.choices)
     code = models.TextField()
     input_schema = models.JSONField(default=dict)

@@ -8,12 +8,14 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.masked_fields import MaskedCharField
+
 
 class ApiToken(models.Model):
     """A bearer token.  Only its SHA-256 is stored; the token itself is shown once."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    name = models.CharField(max_length=100, blank=True, default="")
+    name = MaskedCharField(max_length=100, blank=True, default="")
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
     scopes = ArrayField(models.CharField(max_length=20))

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.masked_fields import MaskedCharField
+
 
 class WebhookEndpoint(models.Model):
     """A URL that is notified about the executions its owner may see.
@@ -26,7 +28,7 @@ class WebhookEndpoint(models.Model):
         related_name="endpoints",
         editable=False,
     )
-    name = models.CharField(max_length=100)
+    name = MaskedCharField(max_length=100)
     url = models.CharField(max_length=2000)
     # Wire types of events; an empty list means all of them.
     events = ArrayField(models.CharField(max_length=40), default=list, blank=True)

@@ -25,6 +25,7 @@ from mcp import Client as McpClient
 from rest_framework.test import APIClient
 
 from reviews.models import HumanReviewRecord
+from reviews.queue.saved_views import save_view
 from reviews.retention.services import place_legal_hold
 from tests.integration.reviews.conftest import MakeUser, decide, echo
 from tests.integration.reviews.pages import post_decision
@@ -91,6 +92,7 @@ def written(people: dict[str, User]) -> None:
     decisions(people)
     approvals(people)
     definitions(people)
+    objects(people)
     mcp(people["integrator"])
 
 
@@ -217,6 +219,22 @@ def definitions(people: dict[str, User]) -> None:
     run_to_rest(int(run))
 
 
+def objects(people: dict[str, User]) -> None:
+    """What people write about the objects that they set up."""
+    admin_client, client = api(people["admin"]), api(people["operator"])
+    policy = {"pattern": "zz.*", "groups": ["reviewer"], "instructions": text("all")}
+    sent(admin_client, "approval-policies/", policy)
+    hook = {"name": text("hook"), "url": "https://example.com/", "events": ["workflow_start"]}
+    sent(admin_client, "webhooks/", hook)
+    sent(client, "tokens/", {"name": text("token"), "scopes": ["read"]})
+    save_view(user=people["reviewer"], name=text("view"), query="", shared=True)
+    code = {"id": "c", "type": "code_execution", "language": "python", "code": "1"}
+    run = sent(client, "executions/", {"title": "kept", "plan": {"tasks": [code]}})["id"]
+    run_to_rest(int(run))
+    kept = {"name": "kept", "description": text("capability"), "execution_id": run, "task_id": "c"}
+    sent(client, "capabilities/", kept)
+
+
 def mcp(person: User) -> None:
     """Start a run, and ask for an approval, as an agent does over MCP."""
     token = create_token(user=person, name="mcp", scopes=["read", "run"], confirmed=True)[1]
@@ -338,6 +356,7 @@ def test_a_secret_in_a_text_is_nowhere(written: None, people: dict[str, User]) -
         client = browser(people[role])
         exports = ["/history/export/?as=csv", "/history/export/?as=jsonl"]
         starts = ["/", "/review/", "/runs/", "/history/", "/insights/", "/workflows/", "/admin/"]
+        starts += ["/capabilities/", "/tools/", "/search/?q=capability", "/tokens/", "/webhooks/"]
         for path, body in crawl(client, [*starts, *exports, *admin_pages(role)]):
             check(role, path, body)
         program = api(people[role])

@@ -1,0 +1,48 @@
+"""Model fields for what people write about an object: likely secrets are masked as it is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from workflows.common.redaction import mask_secrets
+
+if TYPE_CHECKING:
+    _Char = models.CharField[str, str]
+    _Text = models.TextField[str, str]
+else:
+    _Char, _Text = models.CharField, models.TextField
+
+
+class MaskedCharField(_Char):
+    """A CharField; a mask that makes the text too long is cut."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001
+        return _masked(self, model_instance)
+
+    def deconstruct(self) -> Any:
+        """Be a CharField to migrations: the column is the same."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, "django.db.models.CharField", args, kwargs
+
+
+class MaskedTextField(_Text):
+    """A TextField."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001
+        return _masked(self, model_instance)
+
+    def deconstruct(self) -> Any:
+        """Be a TextField to migrations: the column is the same."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, "django.db.models.TextField", args, kwargs
+
+
+def _masked(field: models.Field[Any, Any], model_instance: models.Model) -> Any:
+    """Mask the value that is stored, and the attribute, which its caller goes on with."""
+    value = getattr(model_instance, field.attname)
+    if isinstance(value, str):
+        value = mask_secrets(value)[: field.max_length]
+        setattr(model_instance, field.attname, value)
+    return value
