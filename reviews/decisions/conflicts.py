@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
@@ -39,8 +40,11 @@ def conflict(hold_id: str, code: str, reason: Reason | str) -> Conflict:
 
 
 def shown_digest(hold: Hold) -> str:
-    """Return the digest of what a review shows, which a decision can be bound to."""
-    return digest(hold.payload)
+    """Return the digest of what a review shows, which a decision can be bound to.
+
+    It has a key: it goes to browsers and chats, and a payload may have a short secret.
+    """
+    return salted_hmac("holdpoint.shown", digest(hold.payload), algorithm="sha256").hexdigest()
 
 
 def not_as_shown(hold: Hold) -> Conflict:

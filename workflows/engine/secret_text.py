@@ -24,7 +24,7 @@ _MAX_ROUNDS: Final = 4
 
 #: The end of a name whose value is secret, in front of `=` or `:`.  Tokens of pages are no secrets.
 NAME: Final = (
-    r"(?:password|passwd|passphrase|pwd|secret|credentials?"
+    r"(?:password|passwd|passwort|kennwort|passphrase|passcode|pwd|secret|credentials?|jwt"
     r"|(?<!page)(?<!page[-_ ])(?<!next)(?<!next[-_ ])(?<!cursor[-_ ])(?<!continuation[-_ ])token"
     r"|(?:api|access|private|secret|signing|encryption)[-_ ]?key"
     r"|(?<![A-Za-z])(?:t?otp|cvv2?|cvc2?|pin(?:[-_ ]?code)?))"
@@ -56,7 +56,7 @@ PRIVATE_KEY: Final = re.compile(
 #: The last matching group, if any, is the secret.
 _PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
     PRIVATE_KEY,
-    re.compile(r"(?<=://)[^\s/:@]{1,100}:([^\s/@]{1,200})@"),
+    re.compile(r"(?<=://)[^\s/:@]{0,100}:([^\s/@]{1,200})@"),
     # Not “basic knowledge”: credentials have digits, end in "=" or have three parts.
     re.compile(
         r"\b(?:Bearer|Basic)\s{1,5}"

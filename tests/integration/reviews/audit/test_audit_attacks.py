@@ -231,9 +231,10 @@ def forge_record(
     version = execution.version + 1
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO workflows_executionevent (execution_id, seq, kind, payload, actor, source)"
-            " VALUES (%s, %s, 'hold_decided', '{}', 'auditor', 'web')",
-            [execution.pk, version],
+            "INSERT INTO workflows_executionevent"
+            " (execution_id, seq, kind, payload, actor, actor_id, source)"
+            " VALUES (%s, %s, 'hold_decided', '{}', 'auditor', %s, 'web')",
+            [execution.pk, version, auditor.pk],
         )
     text = json.loads(last.canonical) | {
         "sequence": sequence,

@@ -107,7 +107,7 @@ def test_a_delayed_decision_needs_the_right_when_it_takes_effect(
     assert Execution.objects.get(pk=hold.execution_id).status == "PAUSED_FOR_REVIEW"
     record = HumanReviewRecord.objects.latest("id")
     assert (record.decision, record.reviewer, record.actor) == ("WITHDRAW", None, "system")
-    assert "reviewer" in record.shown_comment
+    assert "reviewer" in record.comment
     decide(hold, reviewer2)
     assert run_to_rest(hold.execution_id).status == "COMPLETED"
 

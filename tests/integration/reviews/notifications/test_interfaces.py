@@ -34,7 +34,7 @@ def api(ann: User) -> APIClient:
 
 
 def bearer(user: User, **more: Any) -> APIClient:
-    _, text = create_token(user=user, name="t", scopes=["read"], **more)
+    _, text = create_token(user=user, name="t", scopes=["read", "run"], **more)
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
     return client
