@@ -232,8 +232,8 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
         {"type": "checkpoint", "layer": 1, "failed": False, "checkpointId": None},
     ),
     (
-        ev.LayerSkipRequested(layer=2),
-        {"type": "state_updated", "layer": 2, "contextKeys": []},
+        ev.LayerSkipRequested(layer=2, tasks=("c",)),
+        {"type": "state_updated", "layer": 2, "tasks": ["c"], "contextKeys": []},
     ),
     (
         ev.LayerSkipped(layer=2, tasks=("c",)),
