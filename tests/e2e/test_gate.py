@@ -19,6 +19,22 @@ from tests.e2e.personas import ADMIN, Job
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in
 
+#: The demo's git server writes to no repository, so the gate has one of its own.
+SERVER = """
+import sys
+from workflows.demo.repository import SAFE_CONFIGURATION, git_environment
+from workflows.models import McpServer
+folder = {folder!r}
+McpServer.objects.create(
+    name="branches",
+    transport="stdio",
+    command=sys.executable,
+    args=["-m", "mcp_server_git", "--repository", folder],
+    env=git_environment({{**SAFE_CONFIGURATION, "safe.directory": folder}}),
+    write_paths=[folder],
+)
+"""
+
 
 class Agent:
     """An MCP client at the gate."""
@@ -59,26 +75,30 @@ def test_a_call_is_held_edited_approved_and_answered(
     for command in (["init", "-q"], ["-c", "user.name=Ada", "-c", "user.email=a@example.com",
                     "commit", "-q", "--allow-empty", "-m", "start"]):  # fmt: skip
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    product.command("shell", "-v", "0", "-c", SERVER.format(folder=str(tmp_path)))
+    product.command("sync_tools")
 
     job = Job(page, product, "admin", ADMIN)
     page.goto(f"{product.address}/admin/workflows/gate/add/")
     page.get_by_label("Name:", exact=True).fill("repo")
-    page.get_by_role("checkbox", name="git", exact=True).check()
+    page.get_by_role("checkbox", name="branches", exact=True).check()
     page.get_by_role("button", name="Save and continue editing").click()
     section = page.get_by_role("region", name="Tools")
     expect(section).to_contain_text(f"{product.address}/mcp/gate/repo/")
-    row = section.get_by_role("row", name=re.compile("git.git_create_branch"))
+    row = section.get_by_role("row", name=re.compile("branches.git_create_branch"))
     expect(row).to_contain_text("hold for a person (default)")
-    page.locator("select[name='tools-0-tool']").select_option("git.git_commit")
+    page.locator("select[name='tools-0-tool']").select_option("branches.git_commit")
     page.locator("select[name='tools-0-policy']").select_option("deny")
     page.get_by_role("button", name="Save and continue editing").click()
-    expect(section.get_by_role("row", name=re.compile("git.git_commit"))).to_contain_text("deny")
+    expect(section.get_by_role("row", name=re.compile("branches.git_commit"))).to_contain_text(
+        "deny"
+    )
     job.done_in_the_admin()
 
     agent = Agent(product)
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(
-            agent.call, "git__git_create_branch", repo_path=str(tmp_path), branch_name="wip"
+            agent.call, "branches__git_create_branch", repo_path=str(tmp_path), branch_name="wip"
         )
         reviewer = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         sign_in(reviewer, product, "reviewer")
@@ -90,8 +110,8 @@ def test_a_call_is_held_edited_approved_and_answered(
         tools, result = asked.result(timeout=120)
     assert not result.is_error, result.content
     names = {tool.name for tool in tools}
-    assert "git__git_create_branch" in names
-    assert "git__git_commit" not in names
+    assert "branches__git_create_branch" in names
+    assert "branches__git_commit" not in names
     branches = subprocess.run(
         ["git", "branch", "--format=%(refname:short)"],
         cwd=tmp_path, check=True, capture_output=True, text=True,
@@ -100,7 +120,7 @@ def test_a_call_is_held_edited_approved_and_answered(
     assert "wip" not in branches.stdout.split()
 
     page.goto(f"{product.address}/admin/workflows/gatecall/")
-    expect(page.get_by_role("row", name=re.compile("git.git_create_branch"))).to_contain_text(
+    expect(page.get_by_role("row", name=re.compile("branches.git_create_branch"))).to_contain_text(
         "answered"
     )
     reviewer.context.close()

@@ -9,7 +9,9 @@ from django import forms
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.forms import AllowForm
 from oauth2_provider.models import get_application_model
 from oauth2_provider.views import (
@@ -130,6 +132,8 @@ class JsonTokenView(TokenView):  # type: ignore[misc]
         return response
 
 
+# Programs register without a session. A `dispatch` of its own has no exemption of the base class.
+@method_decorator(csrf_exempt, name="dispatch")
 class _SafeRedirects:
     """Refuses client metadata with a redirect URI that a code may not be sent to."""
 

@@ -142,7 +142,9 @@ def test_rows_of_every_kind_are_read_at_once_and_without_their_runs_state(
         "expires_at": timezone.now(),
         "payload": {
             "next_layer": [{"id": "b", "target": "builtin.echo", "inputs": {}}],
-            "added": {}, "changed": {}, "removed": [],
+            "added": {},
+            "changed": {},
+            "removed": [],
         },
     }
     if tab == "decided":

