@@ -186,7 +186,8 @@ async def _list_tools(caller: GateCaller) -> types.ListToolsResult:
 
 
 def _specs(caller: GateCaller) -> list[Any]:
-    return tools.server_specs(caller.context()[1])
+    context, gate = caller.context()
+    return tools.server_specs(gate, context.token.pk)
 
 
 def _offered(caller: GateCaller, listed: dict[str, list[types.Tool]]) -> list[types.Tool]:

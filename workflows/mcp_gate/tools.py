@@ -46,8 +46,7 @@ def exported_name(server: str, tool: str) -> str:
 def target_of(gate: Gate, exported: str, token_id: int | None) -> Target | None:
     """Return what an exported name stands for; None if no server of the gate can have it.
 
-    A stdio server has a process for each token, so that no agent finds what another one has left
-    in its memory. The longest name of a server wins, so each name stands for one tool.
+    The longest name of a server wins, so each name stands for one tool.
     """
     rows = gate.servers.filter(enabled=True)
     found = [row for row in rows if exported.startswith(f"{row.name}{_SEPARATOR}")]
@@ -55,28 +54,28 @@ def target_of(gate: Gate, exported: str, token_id: int | None) -> Target | None:
         return None
     row = max(found, key=lambda each: len(each.name))
     tool = exported[len(row.name) + len(_SEPARATOR) :]
-    if not tool:
-        return None
-    spec = _spec(row)
-    return Target(
-        replace(spec, run=f"token-{token_id}") if spec.transport == "stdio" else spec, tool
-    )
+    return Target(_spec(row, token_id), tool) if tool else None
 
 
-def server_specs(gate: Gate) -> list[McpServerSpec]:
+def server_specs(gate: Gate, token_id: int | None) -> list[McpServerSpec]:
     """Return the usable enabled servers of a gate."""
     specs = []
     for row in gate.servers.filter(enabled=True).order_by("name"):
         try:
-            specs.append(_spec(row))
+            specs.append(_spec(row, token_id))
         except ValueError as error:
             logger.warning("gate %s: %s", gate.name, error)
     return specs
 
 
-def _spec(row: McpServer) -> McpServerSpec:
-    """Return the spec of a server; people answer what it asks during a call of a gate."""
-    return replace(spec_of(row), elicits=True)
+def _spec(row: McpServer, token_id: int | None) -> McpServerSpec:
+    """Return the spec of a server; people answer what it asks during a call of a gate.
+
+    A stdio server has a process for each token, so that no agent finds what another one has left
+    in its memory.
+    """
+    spec = replace(spec_of(row), elicits=True)
+    return replace(spec, run=f"token-{token_id}") if spec.transport == "stdio" else spec
 
 
 async def upstream_tools(specs: Iterable[McpServerSpec]) -> dict[str, list[types.Tool]]:
