@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
-from django.contrib.admin.widgets import AutocompleteSelectMultiple
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, Permission, User
@@ -175,11 +174,8 @@ class GroupForm(GroupFormBase):
     """The members of a group; `actor` is the user who changes them."""
 
     actor: User
-    members = MembersField(
-        queryset=User.objects.order_by("username"),
-        required=False,
-        widget=AutocompleteSelectMultiple(User.groups.through._meta.get_field("user"), admin.site),
-    )
+    # A plain list, as on the page of a person: screen readers read it.
+    members = MembersField(queryset=User.objects.order_by("username"), required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
