@@ -26,7 +26,7 @@ from workflows.demo.repository import SAFE_CONFIGURATION, git_environment
 from workflows.models import McpServer
 folder = {folder!r}
 McpServer.objects.create(
-    name="branches",
+    name="repository",
     transport="stdio",
     command=sys.executable,
     args=["-m", "mcp_server_git", "--repository", folder],
@@ -81,16 +81,16 @@ def test_a_call_is_held_edited_approved_and_answered(
     job = Job(page, product, "admin", ADMIN)
     page.goto(f"{product.address}/admin/workflows/gate/add/")
     page.get_by_label("Name:", exact=True).fill("repo")
-    page.get_by_role("checkbox", name="branches", exact=True).check()
+    page.get_by_role("checkbox", name="repository", exact=True).check()
     page.get_by_role("button", name="Save and continue editing").click()
     section = page.get_by_role("region", name="Tools")
     expect(section).to_contain_text(f"{product.address}/mcp/gate/repo/")
-    row = section.get_by_role("row", name=re.compile("branches.git_create_branch"))
+    row = section.get_by_role("row", name=re.compile("repository.git_create_branch"))
     expect(row).to_contain_text("hold for a person (default)")
-    page.locator("select[name='tools-0-tool']").select_option("branches.git_commit")
+    page.locator("select[name='tools-0-tool']").select_option("repository.git_commit")
     page.locator("select[name='tools-0-policy']").select_option("deny")
     page.get_by_role("button", name="Save and continue editing").click()
-    expect(section.get_by_role("row", name=re.compile("branches.git_commit"))).to_contain_text(
+    expect(section.get_by_role("row", name=re.compile("repository.git_commit"))).to_contain_text(
         "deny"
     )
     job.done_in_the_admin()
@@ -98,7 +98,7 @@ def test_a_call_is_held_edited_approved_and_answered(
     agent = Agent(product)
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(
-            agent.call, "branches__git_create_branch", repo_path=str(tmp_path), branch_name="wip"
+            agent.call, "repository__git_create_branch", repo_path=str(tmp_path), branch_name="wip"
         )
         reviewer = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         sign_in(reviewer, product, "reviewer")
@@ -110,8 +110,8 @@ def test_a_call_is_held_edited_approved_and_answered(
         tools, result = asked.result(timeout=120)
     assert not result.is_error, result.content
     names = {tool.name for tool in tools}
-    assert "branches__git_create_branch" in names
-    assert "branches__git_commit" not in names
+    assert "repository__git_create_branch" in names
+    assert "repository__git_commit" not in names
     branches = subprocess.run(
         ["git", "branch", "--format=%(refname:short)"],
         cwd=tmp_path, check=True, capture_output=True, text=True,
@@ -120,7 +120,7 @@ def test_a_call_is_held_edited_approved_and_answered(
     assert "wip" not in branches.stdout.split()
 
     page.goto(f"{product.address}/admin/workflows/gatecall/")
-    expect(page.get_by_role("row", name=re.compile("branches.git_create_branch"))).to_contain_text(
-        "answered"
-    )
+    expect(
+        page.get_by_role("row", name=re.compile("repository.git_create_branch"))
+    ).to_contain_text("answered")
     reviewer.context.close()
