@@ -153,6 +153,7 @@ function take(here, news) {
   else {
     barOf(here)?.remove();
     if (state !== "open") leaveOnlyReading(here);
+    else if (!may) removeVerdict(here);
     showBanner(here, news);
   }
   Object.assign(here.dataset, { state, may });
@@ -161,9 +162,14 @@ function take(here, news) {
 
 /** Remove what is about deciding; the user was only reading. */
 function leaveOnlyReading(here) {
-  const verdict = here.querySelector("#verdict");
   const closed = ".outcomes, .decision-main > .instructions, #deadline, #extend-form";
   for (const element of here.querySelectorAll(closed)) element.remove();
+  removeVerdict(here);
+}
+
+/** Remove the buttons of a user who cannot decide any more, unless one of them has the focus. */
+function removeVerdict(here) {
+  const verdict = here.querySelector("#verdict");
   if (!verdict?.contains(document.activeElement)) verdict?.remove();
 }
 
