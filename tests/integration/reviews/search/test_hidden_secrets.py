@@ -31,6 +31,7 @@ from tests.integration.reviews.conftest import MakeUser, decide, echo
 from tests.integration.reviews.pages import post_decision
 from tests.support.catalogue import stock_catalogue
 from tests.support.pages import Page, browser
+from tests.support.repetitions import LONG
 from workflows.executions.jobs import run_to_rest
 from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
@@ -339,6 +340,7 @@ def operations() -> Iterator[str]:
         yield from addresses
 
 
+@pytest.mark.skipif(not LONG, reason="The crawl takes minutes: make test-long runs it")
 def test_a_secret_in_a_text_is_nowhere(written: None, people: dict[str, User]) -> None:
     leaks: list[tuple[str, str, str]] = []
     read: dict[str, int] = {}
