@@ -91,9 +91,12 @@ def remove_view(*, user: User, view_id: int) -> SavedView:
 
 
 def canonical_query(query: str) -> str:
-    """Keep only the known parameters, in canonical order; at most 1,000 characters."""
+    """Keep only the known parameters, in canonical order, masked; at most 1,000 characters."""
     try:
-        pairs = dict(parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50))
+        pairs = {
+            name: mask_secrets(value)
+            for name, value in parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50)
+        }
     except ValueError:
         return ""
     tab = pairs.get("tab", "me")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 from django.apps import apps
@@ -228,7 +228,8 @@ def objects(people: dict[str, User]) -> None:
     hook = {"name": text("hook"), "url": "https://example.com/", "events": ["workflow_start"]}
     sent(admin_client, "webhooks/", hook)
     sent(client, "tokens/", {"name": text("token"), "scopes": ["read"]})
-    save_view(user=people["reviewer"], name=text("view"), query="", shared=True)
+    query = urlencode({"q": text("view")})
+    save_view(user=people["reviewer"], name=text("view"), query=query, shared=True)
     code = {"id": "c", "type": "code_execution", "language": "python", "code": "1"}
     run = sent(client, "executions/", {"title": "kept", "plan": {"tasks": [code]}})["id"]
     run_to_rest(int(run))
