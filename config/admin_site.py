@@ -85,7 +85,6 @@ SECTIONS = (
             "workflows.signinalert",
             "socialaccount.socialaccount",
             "reviews.slackaccount",
-            "reviews.teamsaccount",
             "mfa.authenticator",
         ),
     ),
@@ -101,8 +100,6 @@ SECTIONS = (
             "reviews.noticemessage",
             "reviews.slackworkspace",
             "reviews.slackmessage",
-            "reviews.teamsbot",
-            "reviews.teamsmessage",
         ),
     ),
     # Models that no other section names are here too.

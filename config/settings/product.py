@@ -95,8 +95,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.journal_consumer.run",
             "reviews.notifications.sender.run_mail",
             "reviews.notifications.sender.run_chat",
-            "reviews.chat.sender.run",
-            "reviews.chat.teams.sender.run",
+            "reviews.slack.sender.run",
             "reviews.audit.chain_anchors.run",
             "reviews.security_events.exports.run",
             "workflows.remote.watcher.run",
@@ -380,18 +379,6 @@ def _notices() -> dict[str, Any]:
         "answer_link_hours": env_int("HOLDPOINT_ANSWER_LINK_HOURS", 0, minimum=0, maximum=168),
         # The Web API of GovSlack is at https://slack-gov.com/api/.
         "slack_api_url": env_str("HOLDPOINT_SLACK_API_URL", "https://slack.com/api/"),
-        # Services of the Bot Framework; other clouds have other addresses.
-        "teams_issuer": env_str("HOLDPOINT_TEAMS_ISSUER", "https://api.botframework.com"),
-        "teams_openid_url": env_str(
-            "HOLDPOINT_TEAMS_OPENID_URL",
-            "https://login.botframework.com/v1/.well-known/openidconfiguration",
-        ),
-        "teams_login_url": env_str(
-            "HOLDPOINT_TEAMS_LOGIN_URL", "https://login.microsoftonline.com/"
-        ),
-        "teams_service_url": env_str(
-            "HOLDPOINT_TEAMS_SERVICE_URL", "https://smba.trafficmanager.net/"
-        ),
     }
 
 

@@ -21,7 +21,6 @@ from reviews.models import (
     ReviewClaim,
     SlackAccount,
     SlackLinkCode,
-    TeamsAccount,
 )
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
@@ -166,7 +165,6 @@ def end_access(*, actor: User, person: User) -> None:
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())
     SlackAccount.objects.filter(user=person).delete()
-    TeamsAccount.objects.filter(user=person).delete()
     SlackLinkCode.objects.filter(user=person).delete()
     ChatHook.objects.filter(user=person).delete()
     WebhookEndpoint.objects.filter(owner=person).update(enabled=False)

@@ -24,8 +24,6 @@ from reviews.models import (
     ReviewClaim,
     SlackAccount,
     SlackWorkspace,
-    TeamsAccount,
-    TeamsBot,
 )
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo, make_user, operator, start
@@ -310,8 +308,6 @@ def access_of_leaver(
         expires_at=timezone.now() + timedelta(days=1))  # fmt: skip
     slack = SlackWorkspace.objects.create(name="s", team_id="T1")
     SlackAccount.objects.create(workspace=slack, slack_user="U1", user=leaver)
-    bot = TeamsBot.objects.create(name="t", app_id="a", tenant_id="t")
-    TeamsAccount.objects.create(bot=bot, teams_user="29:1", user=leaver)
     ChatHook.objects.create(name="c", user=leaver, url="encrypted")
     WebhookEndpoint.objects.create(owner=leaver, name="w", url="https://w.example/", secret="s")
     leaver.set_password("a-long-way-to-tipperary")
@@ -337,7 +333,6 @@ def access_of_leaver(
             "claim": ReviewClaim.objects.filter(user=leaver).exists(),
             "grant": Grant.objects.filter(granted_by="ann", revoked_at=None).exists(),
             "chat": SlackAccount.objects.filter(user=leaver).exists(),
-            "teams": TeamsAccount.objects.filter(user=leaver).exists(),
             "absences": Absence.objects.filter(cancelled_at=None).exists(),
             "code": Code.objects.filter(user=leaver).exists(),
             "link": Client().post("/answer/review/", {"token": link}).status_code == 200,
