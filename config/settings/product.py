@@ -398,8 +398,6 @@ def _limits() -> dict[str, Any]:
         "oauth_registrations_per_address": env_int(
             "HOLDPOINT_OAUTH_REGISTRATIONS_PER_ADDRESS", 20, minimum=0
         ),
-        # Groups with permissions, such as `reviewer`, whose members SCIM may set.
-        "scim_groups": _scim_groups(),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
         # Approvals that need a second-factor code, and how long a code is valid.
         "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
@@ -417,13 +415,6 @@ def _limits() -> dict[str, Any]:
             "HOLDPOINT_UNKNOWN_TOKENS_PER_ADDRESS", 50, minimum=1
         ),
     }
-
-
-def _scim_groups() -> list[str]:
-    names = env_list("HOLDPOINT_SCIM_GROUPS")
-    if "admin" in names:
-        raise ImproperlyConfigured("HOLDPOINT_SCIM_GROUPS must not name the group admin.")
-    return names
 
 
 def _models() -> dict[str, Any]:

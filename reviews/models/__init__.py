@@ -14,7 +14,6 @@ from .audit import (
 )
 from .backtests import Backtest
 from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
-from .people import ProvisionedGroup, ProvisionedUser
 from .planner import PlanDraft
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
 from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
@@ -43,8 +42,6 @@ __all__ = [
     "NoticePreference",
     "PayloadKey",
     "PlanDraft",
-    "ProvisionedGroup",
-    "ProvisionedUser",
     "RecordSet",
     "RecordWords",
     "RetentionEntry",

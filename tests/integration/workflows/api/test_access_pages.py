@@ -50,9 +50,6 @@ ROWS = {
     **dict.fromkeys(("authorize", "token", "revoke-token"), "oauth"),
     **dict.fromkeys(("dcr-register", "dcr-register-management"), "oauth"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
-    # tests/integration/config/auth/scim
-    **dict.fromkeys(("scim-users", "scim-user", "scim-groups", "scim-group"), "scim"),
-    **dict.fromkeys(("scim-ServiceProviderConfig", "scim-ResourceTypes", "scim-Schemas"), "scim"),
     # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
     **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
     **dict.fromkeys(("person", "server"), "admin"),
