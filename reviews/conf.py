@@ -94,19 +94,9 @@ def heads_file() -> Path | None:
     return Path(path) if path else None
 
 
-def heads_seconds() -> float:
-    """Interval between two heads."""
-    return float(_value("audit_heads_seconds", 55))
-
-
 def heads_to_log() -> bool:
     """Whether heads are also written to the log."""
     return bool(_value("audit_heads_log", default=False))
-
-
-def heads_url() -> str:
-    """URL to which heads are posted, or ""."""
-    return str(_value("audit_heads_url", ""))
 
 
 def audit_key() -> str:

@@ -325,9 +325,7 @@ def _audit(home: Path) -> dict[str, Any]:
         "audit_retired_keys": retired,
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
         # Less than a minute, so that there is a head every minute even if one takes a while.
-        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 55, minimum=1),
         "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
-        "audit_heads_url": env_str("HOLDPOINT_AUDIT_HEADS_URL", ""),
     }
 
 
