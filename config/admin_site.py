@@ -179,7 +179,8 @@ class HoldpointAdminSite(AdminSite):
 
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            return check_request(request, view, kwargs) or view(request, *args, **kwargs)
+            check_request(request, view, kwargs)
+            return view(request, *args, **kwargs)
 
         return super().admin_view(checked, cacheable)
 
