@@ -38,7 +38,6 @@ urlpatterns = [
     path("api/v1/", include("workflows.api.urls")),
     path("api/v1/", include("reviews.api.urls")),
     path("api/v1/", include("graphrag.api.urls")),
-    path("scim/v2/", include("config.auth.scim.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
     path("api/redoc/", RedocView.as_view(), name="api-redoc"),

@@ -68,18 +68,6 @@ WHERE t.id = new.key AND abs(t.pagerank - new.rank) > %(moved)s * greatest(t.pag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What one execution taught. ``known`` is True when it was learned before."""
-
-    known: bool = False
-    edges_created: int = 0
-    edges_strengthened: int = 0
-    edges: tuple[tuple[str, str], ...] = ()
-    unknown_tools: tuple[str, ...] = ()
-    ranks_moved: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
     """A finished execution, as ``learn_runs`` takes it.
 
@@ -100,10 +88,9 @@ class _Lesson:
     layers: Sequence[Collection[str]]
     tools: list[str]
     pairs: list[tuple[str, str]]
-    unknown: tuple[str, ...]
 
 
-def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
+def learn_runs(runs: Sequence[FinishedRun]) -> None:
     """Count which tool followed which in finished executions with different keys.
 
     A pair counts once per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each
@@ -128,27 +115,9 @@ def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
         counted = _count_pairs(new, keys)
         _count_sequences(new, keys)
         _complete_rows(new, counted, change)
-    moved = 0
     if with_pairs:
         with _statement_timeout():
-            moved = _update_ranks(with_pairs)
-    return [
-        _result(lesson, counted[lesson.key], moved)
-        if lesson.key in created
-        else Learned(known=True)
-        for lesson in lessons
-    ]
-
-
-def _result(lesson: _Lesson, counted: Sequence["_Counted"], moved: int) -> Learned:
-    created = sum(count == 1 for _, _, count, _ in counted)
-    return Learned(
-        edges_created=created,
-        edges_strengthened=len(counted) - created,
-        edges=tuple(lesson.pairs),
-        unknown_tools=lesson.unknown,
-        ranks_moved=moved if lesson.pairs else 0,
-    )
+            _update_ranks(with_pairs)
 
 
 def _tool_keys(
@@ -170,7 +139,6 @@ def _lesson(run: FinishedRun, pairs: set[tuple[str, str]], keys: Mapping[str, in
         layers=run.layers,
         tools=sorted(named & keys.keys()),
         pairs=sorted(pair for pair in pairs if set(pair) <= keys.keys()),
-        unknown=tuple(sorted(named - keys.keys())),
     )
 
 
@@ -187,11 +155,11 @@ def _statement_timeout() -> Iterator[None]:
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
-def _update_ranks(lessons: Sequence[_Lesson]) -> int:
+def _update_ranks(lessons: Sequence[_Lesson]) -> None:
     """Store new ranks; record on each row how the ranks of the execution's tools changed."""
     tools = {name for lesson in lessons for name in lesson.tools}
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
-    changed_count = store_ranks()
+    store_ranks()
     graph = tool_graph.current()
     ranks = [
         [[name, before[name], graph.rank(name)] for name in lesson.tools if name in before]
@@ -205,7 +173,6 @@ def _update_ranks(lessons: Sequence[_Lesson]) -> int:
                 "ranks": [json.dumps(each) for each in ranks],
             },
         )
-    return changed_count
 
 
 def learned_keys(keys: Collection[str]) -> set[str]:
@@ -344,8 +311,8 @@ def _sequences(
     )
 
 
-def store_ranks() -> int:
-    """Compute PageRank and store values that moved by more than 1 %; return how many did."""
+def store_ranks() -> None:
+    """Compute PageRank and store values that moved by more than 1 %."""
     graph = tool_graph.current()
     parameters: dict[str, Any] = {
         "keys": graph.keys,
@@ -354,4 +321,3 @@ def store_ranks() -> int:
     }
     with connection.cursor() as cursor:
         cursor.execute(_STORE_RANKS, parameters)
-        return int(cursor.rowcount)

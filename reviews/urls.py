@@ -7,8 +7,6 @@ from .absences import views as absences_views
 from .answer_links import views as answer_link_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
-from .chat import views as chat_views
-from .chat.teams.views import TeamsView
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
@@ -21,6 +19,7 @@ from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
 from .servers import views as servers_views
+from .slack import views as slack_views
 
 
 class ToolName(PathConverter):
@@ -138,19 +137,13 @@ urlpatterns = [
         notifications_views.notice_preferences,
         name="notice_preferences",
     ),
-    path("notifications/slack/code/", chat_views.create_link_code, name="slack_link_code"),
+    path("notifications/slack/code/", slack_views.create_link_code, name="slack_link_code"),
     path(
         "notifications/slack/<int:account_id>/unlink/",
-        chat_views.unlink_slack,
+        slack_views.unlink,
         name="slack_unlink",
     ),
-    path(
-        "notifications/teams/<int:account_id>/unlink/",
-        chat_views.unlink_teams,
-        name="teams_unlink",
-    ),
-    path("chat/slack/<int:workspace_id>/", chat_views.SlackView.as_view(), name="slack"),
-    path("chat/teams/<int:bot_id>/", TeamsView.as_view(), name="teams"),
+    path("chat/slack/<int:workspace_id>/", slack_views.SlackView.as_view(), name="slack"),
     path("insights/backtest/", backtests_views.backtest, name="backtest"),
     path("insights/backtest/check/", backtests_views.check, name="backtest_check"),
     path("insights/backtest/<int:backtest_id>/", backtests_views.report, name="backtest_report"),

@@ -29,7 +29,6 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 SMALL: Final = 64 * 1024
 #: Pages with forms that submit plans, edits and JSON.
 _FORMS: Final = ("/review/", "/admin/", "/plan/", "/workflows/edit/")
-_SCIM: Final = "/scim/"
 _SIGN_IN: Final = ("/admin/login/", "/admin/logout/")
 _MCP: Final = ("/mcp", "/mcp/")
 _GATES: Final = "/mcp/gate/"
@@ -41,7 +40,7 @@ def body_limit(path: str) -> int:
     """Return the largest body, in bytes, of a request to `path`."""
     if _is_mcp(path):
         return DEFAULT.max_bytes
-    if path.startswith((*ROOTS, *_FORMS, _SCIM)) and not path.startswith(_SIGN_IN):
+    if path.startswith((*ROOTS, *_FORMS)) and not path.startswith(_SIGN_IN):
         limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return limit
     return SMALL

@@ -78,9 +78,9 @@ def at_least(number: int, most: int = COUNTED) -> str:
     return f"{grouped(most)}+" if number > most else grouped(number)
 
 
-def counted_at_least(number: int, noun: str, most: int = COUNTED) -> str:
+def counted_at_least(number: int, noun: str) -> str:
     """`1 run`, `1,000+ runs`; the noun is one of NOUNS."""
-    return NOUNS[noun](number) % {"n": at_least(number, most)}
+    return NOUNS[noun](number) % {"n": at_least(number)}
 
 
 def grouped(number: int) -> str:

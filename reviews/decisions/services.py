@@ -111,7 +111,7 @@ class DecisionRequest:
     #: Without a version: the digest of what was shown, see `conflicts.shown_digest`.
     shown: str = ""
     #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
-    #: e-mail), "slack", "teams", "bulk" or "mcp".
+    #: e-mail), "slack", "bulk" or "mcp".
     source: str
     #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
     edits: Any = None
@@ -340,7 +340,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGE_SOURCES = ("web", "admin", "link", "slack", "teams")
+_PAGE_SOURCES = ("web", "admin", "link", "slack")
 
 
 def reason_required(hold: Hold, source: str) -> bool:

@@ -10,9 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.mail.backends.dummy import EmailBackend as NoMail
-from django.db import connection, transaction
-from django.db.models import DurationField, ExpressionWrapper, F, Min, QuerySet
-from django.db.models.expressions import Combinable
+from django.db import connection
+from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
@@ -85,24 +84,6 @@ def claim_next(receiver: str) -> NoticeMessage | None:
     if not claimed:
         return None
     return NoticeMessage.objects.select_related("user", "hook__user").get(pk=claimed[0][0])
-
-
-def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
-    """Claim the next due message of a chat for one lease; return its key, or None.
-
-    A claim is an attempt; `fence` are further columns that it changes.
-    """
-    due = messages.filter(status=Status.PENDING, next_at__lte=Now()).order_by("next_at")
-    with transaction.atomic():
-        pk: int | None = (
-            due.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
-        )
-        if pk is not None:
-            lease = timedelta(seconds=conf.notice_lease_seconds())
-            messages.filter(pk=pk).update(
-                attempts=F("attempts") + 1, next_at=Now() + lease, **fence
-            )
-    return pk
 
 
 def seconds_to_due(messages: QuerySet[Any]) -> float | None:

@@ -18,7 +18,6 @@ from reviews.models import (
     NoticeMessage,
     ReviewClaim,
     SlackMessage,
-    TeamsMessage,
 )
 from reviews.sockets import broadcasts
 from workflows.executions.legal_holds import without_legal_hold
@@ -130,7 +129,6 @@ def forget_old() -> int:
         without_legal_hold(Notice.objects.filter(created_at__lt=cutoff)),
         NoticeMessage.objects.filter(finished_at__lt=cutoff),
         without_legal_hold(SlackMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
-        without_legal_hold(TeamsMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
     ):
         ids = list(rows.values_list("pk", flat=True)[:5000])
         if ids:

@@ -1,6 +1,6 @@
 """Which accounts and groups a user may change, and what they may give.
 
-The pages of the desk, the admin and SCIM check these rules, through `people/services.py` where
+The pages of the desk and the admin check these rules, through `people/services.py` where
 they change something.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from django.contrib.admin.models import ADDITION, CHANGE
+from django.contrib.admin.models import CHANGE
 from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
@@ -21,7 +21,6 @@ from reviews.models import (
     ReviewClaim,
     SlackAccount,
     SlackLinkCode,
-    TeamsAccount,
 )
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
@@ -33,7 +32,6 @@ from .rights import (
     ChangeRefused,
     check_account,
     check_administrator_stays,
-    check_group_name,
     check_groups,
     check_may_manage,
     check_members,
@@ -114,19 +112,6 @@ def set_active(*, actor: User, person: User, active: bool) -> None:
             log(actor, person, CHANGE, [{"changed": {"fields": ["Active"]}}])
 
 
-def add_group(*, actor: User, name: str) -> Group:
-    """Create a group, without members and permissions; raises ChangeRefused."""
-    check_group_name(name)
-    try:
-        with transaction.atomic():
-            group = Group.objects.create(name=name)
-    except IntegrityError:
-        # Another request has stored the name since it was checked.
-        raise ChangeRefused(_("There is a group with this name.")) from None
-    log(actor, group, ADDITION, [{"added": {}}])
-    return group
-
-
 def change_members(
     *, actor: User, group: Group, add: Iterable[User] = (), remove: Iterable[User] = ()
 ) -> None:
@@ -166,7 +151,6 @@ def end_access(*, actor: User, person: User) -> None:
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())
     SlackAccount.objects.filter(user=person).delete()
-    TeamsAccount.objects.filter(user=person).delete()
     SlackLinkCode.objects.filter(user=person).delete()
     ChatHook.objects.filter(user=person).delete()
     WebhookEndpoint.objects.filter(owner=person).update(enabled=False)

@@ -21,7 +21,6 @@ from reviews.models import (
     ReviewClaim,
     ReviewPresence,
     SlackMessage,
-    TeamsMessage,
 )
 from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import (
@@ -59,7 +58,6 @@ DELETED: Final[dict[str, tuple[type[models.Model], str]]] = {
     "times of claims": (ClaimStart, "hold__execution"),
     "open review pages": (ReviewPresence, "hold__execution"),
     "Slack messages": (SlackMessage, "hold__execution"),
-    "Teams messages": (TeamsMessage, "hold__execution"),
     "gate calls": (GateCall, "approval__execution"),
 }
 

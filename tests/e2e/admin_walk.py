@@ -38,7 +38,7 @@ from django.utils import timezone
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from reviews.models import (
     ChatHook, NoticeMessage, ReviewClaim, SecurityExport, SlackAccount, SlackChannel, SlackMessage,
-    SlackWorkspace, TeamsAccount, TeamsBot, TeamsMessage)
+    SlackWorkspace)
 from workflows.models import (
     Absence, BusinessCalendar, Capability, Gate, GateCall, Grant, Hold, McpServer, SignInAlert)
 hold = Hold.objects.filter(status="OPEN").order_by("opened_at").first()
@@ -73,12 +73,6 @@ account, _ = SlackAccount.objects.get_or_create(
     workspace=slack, slack_user="U0PEARS", defaults={"user": operator})
 SlackMessage.objects.get_or_create(account=account, key="pears", defaults={
     "workspace": slack, "hold": hold, "kind": "waiting", "status": "SENT"})
-bot, _ = TeamsBot.objects.get_or_create(
-    app_id="pears", defaults={"name": "Pears", "tenant_id": "pears", "enabled": False})
-teams, _ = TeamsAccount.objects.get_or_create(
-    bot=bot, teams_user="29:pears", defaults={"user": operator})
-TeamsMessage.objects.get_or_create(account=teams, key="pears", defaults={
-    "bot": bot, "hold": hold, "kind": "waiting", "status": "SENT"})
 """
 #: The link of a list's first row.
 FIRST = "#result_list tbody th a, #result_list tbody td.action-checkbox + td a"

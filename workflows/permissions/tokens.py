@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from oauth2_provider.models import AbstractApplication
 
-#: The scope of an identity provider that manages accounts, which has no other scope.
-SCIM = "scim"
 #: `ask` is for agents that only ask for approvals, `gate` for those that call tools of MCP gates.
 #: `admin` requires an admin, `loosen` the
 #: permission `loosen_policy`; agents do not get `decide` or `loosen` by default.
@@ -194,25 +192,21 @@ def _locked_maker(user: User) -> ApiToken | None:
 
 
 def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> list[str]:
-    given, known = set(scopes), (*SCOPES, SCIM)
-    unknown = sorted(given.difference(known))
+    given = set(scopes)
+    unknown = sorted(given.difference(SCOPES))
     if unknown or not given:
-        choice = ", ".join(known)
+        choice = ", ".join(SCOPES)
         what = f"there is no scope {unknown[0]!r}" if unknown else "name at least one scope"
         raise InvalidRequest((Problem("scopes", "unknown_scope", f"{what}; there are: {choice}"),))
-    for scope in ("admin", SCIM):
-        if scope in given and access.ADMIN not in access.roles_of(user):
-            message = f"only an admin's token may have the scope {scope!r}"
-            raise InvalidRequest((Problem("scopes", "not_admin", message),))
-    if SCIM in given and len(given) > 1:
-        message = f"a token with the scope {SCIM!r} has no other scope"
-        raise InvalidRequest((Problem("scopes", "other_scopes", message),))
+    if "admin" in given and access.ADMIN not in access.roles_of(user):
+        message = "only an admin's token may have the scope 'admin'"
+        raise InvalidRequest((Problem("scopes", "not_admin", message),))
     if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
         message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
         raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
     if step_up.SCOPE in given and not confirmed:
         raise InvalidRequest((Problem("scopes", "step_up", _not_confirmed()),))
-    return [scope for scope in known if scope in given]
+    return [scope for scope in SCOPES if scope in given]
 
 
 def _not_confirmed() -> str:

@@ -1,9 +1,9 @@
-"""Decisions by people who are known by their account of a chat, and the texts of refusals."""
+"""Decisions by people who are known by their Slack account, and the texts of refusals."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,7 @@ from . import messages, outbox
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+SOURCE: Final = "slack"
 #: What `decide` and `check_rate` raise: nothing was decided.
 REFUSALS: Final = (
     services.HoldNotFound,
@@ -68,24 +69,18 @@ class Target:
         return notice_text.absolute_url(notice_text.review_path(hold)) if hold else ""
 
 
-def target_of(value: object) -> Target:
-    """Return the target of a button's value; raises BadPayload."""
-    hold_id = value.get("hold") if isinstance(value, dict) else None
-    # Messages from before have no digest; a press refreshes them, as one about a changed review.
-    shown = value.get("shown", "") if isinstance(value, dict) else None
-    after = value.get("after", 0) if isinstance(value, dict) else None
-    if not isinstance(hold_id, str) or not isinstance(shown, str) or type(after) is not int:
-        raise BadPayload
-    return Target(hold_id, shown, after)
-
-
-def target_of_text(text: object) -> Target:
-    """Return the target of a button whose value is JSON; raises BadPayload."""
+def target_of(text: object) -> Target:
+    """Return the target of a button's value or a dialog's metadata; raises BadPayload."""
     try:
         value: Any = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         value = None
-    return target_of(value)
+    if not isinstance(value, dict):
+        raise BadPayload
+    hold_id, shown, after = value.get("hold"), value.get("shown"), value.get("after")
+    if not isinstance(hold_id, str) or not isinstance(shown, str) or type(after) is not int:
+        raise BadPayload
+    return Target(hold_id, shown, after)
 
 
 def decide(
@@ -93,14 +88,12 @@ def decide(
     target: Target,
     decision: str,
     *,
-    source: str,
-    answers_here: Callable[[Hold], bool],
     comment: str = "",
     change: Change = NO_CHANGE,
 ) -> None:
     """Decide as `user`; raises SignInNeeded, and what `services.decide` raises."""
     hold = services.visible_hold(user, target.hold_id)
-    if hold.status == Hold.Status.OPEN and not answers_here(hold):
+    if hold.status == Hold.Status.OPEN and not messages.answers_in_slack(hold):
         raise SignInNeeded
     check_unused(user, hold, target)
     services.decide(
@@ -109,7 +102,7 @@ def decide(
             user=user,
             decision=decision,
             shown=target.shown,
-            source=source,
+            source=SOURCE,
             edits=change.edits,
             set_output_null=change.set_output_null,
             comment=comment,
@@ -125,20 +118,15 @@ def check_unused(user: User, hold: Hold, target: Target) -> None:
         raise conflict(hold.pk, "used", Reason("message_is_used"))
 
 
-def change_of(
-    user: User,
-    target: Target,
-    values: Mapping[str, str],
-    offered: Callable[[Hold], Collection[str]],
-) -> Change:
+def change_of(user: User, target: Target, values: Mapping[str, str]) -> Change:
     """Return the edit that the inputs make; raises ReviewInvalid with the controls' paths.
 
-    `offered` names the inputs of the hold's dialog; values of other inputs are ignored.
+    Values of inputs that the dialog does not have are ignored.
     """
     hold = services.visible_hold(user, target.hold_id)
     schema = payload_schema(hold)
     shown = shown_payload(hold, schema).value
-    names = offered(hold)
+    names = {block["block_id"] for block in messages.edit_blocks(hold)}
     posted = {name: text for name, text in values.items() if name in names}
     value = posted_value(schema, shown, posted)
     if value.errors:
@@ -187,5 +175,5 @@ def bad_code() -> str:
 
 
 def too_many_codes() -> str:
-    """Say that no code of this account is looked at for a while."""
+    """Say that codes of this account are refused for a while."""
     return _("Too many codes. Try again in ten minutes.")

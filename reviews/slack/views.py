@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from django.views.generic import View
 
 from reviews.components.views import SeeOther, current_user, page
-from reviews.models import SlackAccount, SlackWorkspace, TeamsAccount
+from reviews.models import SlackWorkspace
 from reviews.notifications.pages import preferences_context
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.engine.bounded_json import BoundedJSONError, parse
@@ -86,7 +86,7 @@ def _payload(request: HttpRequest) -> dict[str, Any]:
 @sensitive_variables("code")
 def create_link_code(request: HttpRequest) -> HttpResponse:
     """Show a new code once, on the page of the notification settings."""
-    if not (accounts.has_workspaces() or accounts.has_bots()):
+    if not accounts.has_workspaces():
         raise Http404
     user = current_user(request)
     code = accounts.create_code(user)
@@ -96,22 +96,9 @@ def create_link_code(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def unlink_slack(request: HttpRequest, account_id: int) -> HttpResponse:
+def unlink(request: HttpRequest, account_id: int) -> HttpResponse:
     """Remove one of the user's own linked Slack accounts."""
-    return _unlink(request, account_id, SlackAccount)
-
-
-@login_required
-@require_POST
-def unlink_teams(request: HttpRequest, account_id: int) -> HttpResponse:
-    """Remove one of the user's own linked Teams accounts."""
-    return _unlink(request, account_id, TeamsAccount)
-
-
-def _unlink(
-    request: HttpRequest, account_id: int, kind: type[SlackAccount] | type[TeamsAccount]
-) -> HttpResponse:
-    if not accounts.unlink(current_user(request), account_id, kind):
+    if not accounts.unlink(current_user(request), account_id):
         raise Http404
     page_messages.success(request, _("The account is no longer linked."))
     return SeeOther(reverse("reviews:notice_preferences"))

@@ -19,6 +19,7 @@ from workflows.models import Hold
 from . import accounts, messages, slack_api
 from .deciding import (
     REFUSALS,
+    SOURCE,
     BadPayload,
     Target,
     bad_code,
@@ -27,7 +28,7 @@ from .deciding import (
     decide,
     refusal_text,
     settings_url,
-    target_of_text,
+    target_of,
     too_many_codes,
 )
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
-SOURCE: Final = "slack"
 #: Slack waits three seconds for the answer to a press, and opens a dialog within them.
 _OPEN_SECONDS: Final = 2.0
 _DIALOGS: Final = ("review", "reject", "edit")
@@ -94,7 +94,7 @@ def _pressed(
     name = action.get("action_id") if isinstance(action, dict) else None
     if not isinstance(action, dict) or name not in ("approve", *_DIALOGS):
         return None  # a link, or an input
-    target = target_of_text(action.get("value"))
+    target = target_of(action.get("value"))
     user = accounts.person_of(workspace, slack_user)
     if user is None:
         return messages.link_dialog(settings_url())
@@ -102,13 +102,7 @@ def _pressed(
         check_rate(user)
         if name != "approve":
             return _dialog(user, target, name)
-        decide(
-            user,
-            target,
-            Decision.APPROVE.value,
-            source=SOURCE,
-            answers_here=messages.answers_in_chat,
-        )
+        decide(user, target, Decision.APPROVE.value)
     except REFUSALS as refused:
         return _refused(target, refused)
     return None
@@ -121,7 +115,7 @@ def _dialog(user: User, target: Target, name: str) -> messages.Content:
     if hold.status != Hold.Status.OPEN or shown_digest(hold) != target.shown:
         raise not_as_shown(hold)
     check_unused(user, hold, target)
-    if not messages.answers_in_chat(hold):
+    if not messages.answers_in_slack(hold):
         raise SignInNeeded
     required = services.reason_required(hold, SOURCE)
     return messages.decision_dialog(hold, name, reason_required=required)
@@ -138,7 +132,7 @@ def _submitted(workspace: SlackWorkspace, slack_user: str, payload: dict[str, An
     values = messages.posted_values(view)
     if name == "link":
         return _submitted_code(workspace, slack_user, values)
-    target = target_of_text(view.get("private_metadata"))
+    target = target_of(view.get("private_metadata"))
     user = accounts.person_of(workspace, slack_user)
     if user is None:
         return _update(messages.link_dialog(settings_url()))
@@ -146,16 +140,8 @@ def _submitted(workspace: SlackWorkspace, slack_user: str, payload: dict[str, An
     comment = values.pop("comment", "").strip()
     try:
         check_rate(user)
-        change = change_of(user, target, values, _inputs) if name == "edit" else NO_CHANGE
-        decide(
-            user,
-            target,
-            decision.value,
-            source=SOURCE,
-            answers_here=messages.answers_in_chat,
-            comment=comment,
-            change=change,
-        )
+        change = change_of(user, target, values) if name == "edit" else NO_CHANGE
+        decide(user, target, decision.value, comment=comment, change=change)
     except ReviewInvalid as invalid:
         return _errors(invalid, values)
     except REFUSALS as refused:
@@ -171,11 +157,6 @@ def _submitted_code(workspace: SlackWorkspace, slack_user: str, values: dict[str
     except accounts.TooManyCodes:
         return {"response_action": "errors", "errors": {"code": too_many_codes()}}
     return _update(messages.notice_dialog(_linked(account.user)))
-
-
-def _inputs(hold: Hold) -> set[str]:
-    """Return the ids of the inputs of the dialog that edits."""
-    return {each["block_id"] for each in messages.edit_blocks(hold)}
 
 
 def _errors(invalid: ReviewInvalid, values: dict[str, str]) -> Answer:

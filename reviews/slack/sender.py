@@ -29,11 +29,7 @@ def run(stop: threading.Event) -> None:
 
 def send_next() -> int:
     """Post or update the next due message; return 1, or 0 if there is none."""
-    message = outbox.claim_next(
-        SlackMessage.objects.select_related(
-            "workspace", "account__user", "channel", "hold__execution__workflow"
-        )
-    )
+    message = outbox.claim_next()
     if message is None:
         return 0
     content = messages.content_of(message)

@@ -1,8 +1,8 @@
-"""Accounts of Slack and Teams, and the people who linked them.
+"""Slack accounts, and the people who linked them.
 
-A person who has signed in gets a code in the notification settings and enters it in the chat.  The
+A person who has signed in gets a code in the notification settings and enters it in Slack.  The
 request that brings the code is signed, so it is certain whose account it is; only the person
-sees the code.  An account of a chat enters few codes in a time.  An e-mail address links nothing.
+sees the code.  A Slack account enters few codes in a time.  An e-mail address links nothing.
 A change of the person's password ends codes and links, so neither outlives a stolen session.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,7 @@ from django.db.models.functions import Now
 from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
-from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace, TeamsAccount, TeamsBot
+from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace
 from workflows.api.throttling import is_attempt_allowed
 
 if TYPE_CHECKING:
@@ -30,20 +29,8 @@ if TYPE_CHECKING:
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _CODE_LENGTH: Final = 10
 CODE_MINUTES: Final = 10
-#: Codes that one account of a chat may enter in this time, right or wrong.
+#: Codes that one Slack account may enter in this time, right or wrong.
 _MAX_ATTEMPTS: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class TeamsIdentity:
-    """The sender of a request of Teams, and the chat in which it was made."""
-
-    teams_user: str
-    name: str
-    conversation: str
-    service_url: str
-    #: Whether the chat is the one of this person and the bot.
-    is_personal: bool
 
 
 class CodeInvalid(Exception):
@@ -51,17 +38,12 @@ class CodeInvalid(Exception):
 
 
 class TooManyCodes(Exception):
-    """The account of the chat has entered too many codes in `CODE_MINUTES`."""
+    """The Slack account has entered too many codes in `CODE_MINUTES`."""
 
 
 def has_workspaces() -> bool:
     """Whether any Slack workspace is connected."""
     return SlackWorkspace.objects.filter(enabled=True).exists()
-
-
-def has_bots() -> bool:
-    """Whether any bot of Teams is connected."""
-    return TeamsBot.objects.filter(enabled=True).exists()
 
 
 def create_code(user: User) -> str:
@@ -83,21 +65,11 @@ def link_by_code(workspace: SlackWorkspace, slack_user: str, code: str) -> Slack
 
     It replaces an earlier link of this Slack account, and the person's earlier account.
     """
-    _count_attempt(f"slack:{workspace.pk}:{slack_user}")
-    with transaction.atomic():
-        return link(workspace, slack_user, _use_code(code))
-
-
-def link_teams_by_code(bot: TeamsBot, identity: TeamsIdentity, code: str) -> TeamsAccount:
-    """Link the Teams account to the person of the code, as `link_by_code` does."""
-    _count_attempt(f"teams:{bot.pk}:{identity.teams_user}")
-    with transaction.atomic():
-        return link_teams(bot, identity, _use_code(code))
-
-
-def _count_attempt(account: str) -> None:
+    account = f"slack:{workspace.pk}:{slack_user}"
     if not is_attempt_allowed(f"link-code:{account}", _MAX_ATTEMPTS, seconds=CODE_MINUTES * 60):
         raise TooManyCodes
+    with transaction.atomic():
+        return link(workspace, slack_user, _use_code(code))
 
 
 def _use_code(code: str) -> User:
@@ -128,28 +100,10 @@ def link(workspace: SlackWorkspace, slack_user: str, user: User) -> SlackAccount
     return account
 
 
-def link_teams(bot: TeamsBot, identity: TeamsIdentity, user: User) -> TeamsAccount:
-    """Store the link, in the caller's transaction."""
-    accounts = TeamsAccount.objects.filter(bot=bot)
-    accounts.filter(teams_user=identity.teams_user).delete()
-    accounts.filter(user=user).delete()
-    account = TeamsAccount.objects.create(
-        bot=bot,
-        teams_user=identity.teams_user,
-        name=identity.name,
-        conversation=identity.conversation,
-        service_url=identity.service_url,
-        user=user,
-        session_hash=user.get_session_auth_hash(),
-    )
-    _log(user, account, ADDITION)
-    return account
-
-
-def unlink(user: User, account_id: int, kind: type[SlackAccount] | type[TeamsAccount]) -> bool:
+def unlink(user: User, account_id: int) -> bool:
     """Remove one of the user's own links; return False if they have no such link."""
     with transaction.atomic():
-        account = kind._default_manager.filter(pk=account_id, user=user).first()
+        account = SlackAccount.objects.filter(pk=account_id, user=user).first()
         if account is None:
             return False
         _log(user, account, DELETION)
@@ -162,11 +116,6 @@ def accounts_of(user: User) -> list[SlackAccount]:
     return list(SlackAccount.objects.filter(user=user).select_related("workspace", "user"))
 
 
-def teams_accounts_of(user: User) -> list[TeamsAccount]:
-    """Return the Teams accounts that the user has linked."""
-    return list(TeamsAccount.objects.filter(user=user).select_related("bot", "user"))
-
-
 def person_of(workspace: SlackWorkspace, slack_user: str) -> User | None:
     """Return the person who linked this Slack account, or None; a link may have ended."""
     rows = SlackAccount.objects.select_related("user")
@@ -174,34 +123,15 @@ def person_of(workspace: SlackWorkspace, slack_user: str) -> User | None:
     return account.user if account and account.is_current else None
 
 
-def teams_account_of(bot: TeamsBot, identity: TeamsIdentity) -> TeamsAccount | None:
-    """Return the link of this Teams account, or None; a link may have ended.
-
-    The chat's address may change, so the link gets the one of this request.
-    """
-    rows = TeamsAccount.objects.select_related("user")
-    account = rows.filter(bot=bot, teams_user=identity.teams_user).first()
-    if account is None or not account.is_current:
-        return None
-    if identity.is_personal:
-        address = {"conversation": identity.conversation, "service_url": identity.service_url}
-        if any(getattr(account, name) != value for name, value in address.items()):
-            TeamsAccount.objects.filter(pk=account.pk).update(**address)
-    return account
-
-
 def _digest(code: str) -> str:
     plain = code.upper().replace("-", "").replace(" ", "")
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()
 
 
-def _log(user: User, account: SlackAccount | TeamsAccount, flag: int) -> None:
-    rows = type(account)._default_manager.filter(pk=account.pk)
-    if isinstance(account, SlackAccount):
-        text = _("Slack account %(account)s in %(workspace)s")
-        place = account.workspace.name
-    else:
-        text = _("Teams account %(account)s of the bot %(workspace)s")
-        place = account.bot.name
-    message = text % {"account": str(account), "workspace": place}
+def _log(user: User, account: SlackAccount, flag: int) -> None:
+    rows = SlackAccount.objects.filter(pk=account.pk)
+    message = _("Slack account %(account)s in %(workspace)s") % {
+        "account": account.slack_user,
+        "workspace": account.workspace.name,
+    }
     LogEntry.objects.log_actions(user.pk, rows, flag, change_message=message, single_object=True)

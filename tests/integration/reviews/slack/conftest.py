@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews.chat import accounts, sender
 from reviews.models import SlackChannel, SlackWorkspace
+from reviews.slack import accounts, sender
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.support.slack_server import Slack, connect_workspace, signed, slack_on_loopback

@@ -13,7 +13,6 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.db.models.functions import Now
 
-from reviews.chat import accounts, interactions, outbox, sender, signatures
 from reviews.decisions import withdrawal
 from reviews.models import (
     DeniedAttempt,
@@ -26,8 +25,9 @@ from reviews.models import (
 )
 from reviews.notifications import notice_text
 from reviews.notifications.preferences import KINDS, save_preferences
-from tests.integration.reviews.chat.conftest import ANN, Send, deliver, post_form
+from reviews.slack import accounts, interactions, outbox, sender, signatures
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
+from tests.integration.reviews.slack.conftest import ANN, Send, deliver, post_form
 from tests.support.actors import actor_named
 from tests.support.pages import browser, open_page
 from tests.support.slack_server import SECRET, Slack, press, submission
@@ -735,7 +735,7 @@ def test_the_settings_link_and_unlink(
     account = SlackAccount.objects.get()
     other = browser(make_user("eve", "reviewer"))
     assert other.post(f"/notifications/slack/{account.pk}/unlink/").status_code == 404
-    kept = {"shown": ["waiting"], "mailed": [], "messaged": ["escalated"], "with_chats": "yes"}
+    kept = {"shown": ["waiting"], "mailed": [], "messaged": ["escalated"], "with_slack": "yes"}
     assert client.post("/notifications/preferences/", kept).status_code == 303
     ticked = open_page(ann, "/notifications/preferences/")
     assert ticked.attributes("[name=messaged][checked]", "value") == ["escalated"]

@@ -5,8 +5,6 @@
 
     Slack ── signed request ── views ── interactions ── deciding ──> reviews.decisions.services
 
-`teams/` does the same with Microsoft Teams; accounts, outbox and deciding are shared.
-
 A press counts as the person who linked the account (`accounts`).  Rights, four eyes, versions and
 masks are the ones of every other interface.
 """

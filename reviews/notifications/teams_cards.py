@@ -15,7 +15,7 @@ from typing import Any
 _FUNCTION = re.compile(r"\{(?=\{)")
 
 
-def unformatted(text: str) -> str:
+def _unformatted(text: str) -> str:
     """Return a text in which Teams finds no function; it looks the same."""
     return _FUNCTION.sub("{\N{WORD JOINER}", text)
 
@@ -24,7 +24,7 @@ def line(sentence: str, buttons: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return a sentence with buttons, pairs of label and URL."""
     actions = [{"type": "Action.OpenUrl", "title": title, "url": url} for title, url in buttons]
     parts: list[dict[str, Any]] = [
-        {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": unformatted(sentence)}]}
+        {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": _unformatted(sentence)}]}
     ]
     if actions:
         parts.append({"type": "ActionSet", "actions": actions})

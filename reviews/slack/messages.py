@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
@@ -23,7 +22,7 @@ from reviews.decisions.hold_text import headline
 from reviews.decisions.pages import decision_sentence, expired_words, hold_state, pretty
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.withdrawal import without_withdrawn
-from reviews.models import ChatMessage, HumanReviewRecord, LinkedAccount, SlackMessage
+from reviews.models import HumanReviewRecord, SlackAccount, SlackMessage
 from reviews.notifications import inbox, notice_text
 from reviews.notifications.mail_and_chat_text import escaped
 from reviews.notifications.notify import ACTIONABLE_KINDS
@@ -63,7 +62,7 @@ def content_of(message: SlackMessage) -> Content | None:
     """
     hold = message.hold
     asks = message.kind in ACTIONABLE_KINDS
-    if message.account is not None and not may_get(message.account, message):
+    if message.account is not None and not _may_get(message.account, message):
         return None
     is_open = hold.status == Hold.Status.OPEN
     if asks and not is_open and not message.ts:
@@ -80,7 +79,7 @@ def content_of(message: SlackMessage) -> Content | None:
     return {"text": escaped(visible(sentence)), "blocks": blocks}
 
 
-def may_get(account: LinkedAccount, message: ChatMessage) -> bool:
+def _may_get(account: SlackAccount, message: SlackMessage) -> bool:
     """Whether the person gets the message: the link stands, and they may see the run.
 
     A new message about a notice that they have read is not sent.
@@ -90,8 +89,7 @@ def may_get(account: LinkedAccount, message: ChatMessage) -> bool:
         return False
     if not can_see(user, hold.execution, hold.groups):
         return False
-    is_posted = bool(getattr(message, message.posted_field))
-    return is_posted or not inbox.read_keys(user, [message.key])
+    return bool(message.ts) or not inbox.read_keys(user, [message.key])
 
 
 def outcome(hold: Hold, *, with_comment: bool) -> str:
@@ -107,19 +105,19 @@ def outcome(hold: Hold, *, with_comment: bool) -> str:
     return f"{sentence}: {comment}" if with_comment and comment else sentence
 
 
-def answers_in_chat(hold: Hold) -> bool:
+def answers_in_slack(hold: Hold) -> bool:
     """Whether buttons may decide the hold; others need a sign-in, as with the links of e-mails.
 
     Each text has to fit into a block: nobody approves what they have not seen.
     """
     if not takes_links(hold):
         return False
-    texts = (*action_texts(hold), hold.instructions, payload_text(hold))
+    texts = (*_action_texts(hold), hold.instructions, _payload_text(hold))
     return all(len(visible(each)) <= _MAX_TEXT for each in texts)
 
 
 def _request(hold: Hold, *, shows: bool) -> Blocks:
-    in_slack = answers_in_chat(hold)
+    in_slack = answers_in_slack(hold)
     blocks: Blocks = []
     if shows and in_slack:
         blocks += _payload(hold)
@@ -252,24 +250,16 @@ def _comment(label: str, required: bool) -> dict[str, Any]:  # noqa: FBT001
 
 
 def edit_blocks(hold: Hold) -> Blocks:
-    """Return an input for each value that can be edited in Slack; the others stay as they are.
+    """Return an input for each single value of the masked payload; [] for too many.
 
+    Slack has no input for the other values, which stay as they are.
     The id of an input's block is the name of the control in the form of the decision page.
     """
-    return [_input(each) for each in single_fields(hold)]
-
-
-def single_fields(hold: Hold) -> list[FormField]:
-    """Return the single values of the payload that chats have an input for; [] for too many."""
-    fields = list(_leaves(editable_fields(hold)))
-    return fields if len(fields) <= _MAX_FIELDS else []
-
-
-def editable_fields(hold: Hold) -> tuple[FormField, ...]:
-    """Return the form fields of the masked payload."""
     schema = payload_schema(hold)
     shown = shown_payload(hold, schema).value
-    return with_locks(hold, payload_fields(schema, shown, original=shown))
+    fields = with_locks(hold, payload_fields(schema, shown, original=shown))
+    single = list(_leaves(fields))
+    return [_input(each) for each in single] if len(single) <= _MAX_FIELDS else []
 
 
 def _leaves(fields: tuple[FormField, ...]) -> Iterator[FormField]:
@@ -309,20 +299,14 @@ def _element(field: FormField) -> dict[str, Any]:
             "multiline": field.kind in ("textarea", "json"),
         }
         return {**element, "initial_value": field.text} if field.text else element
-    choices, chosen = choices_of(field)
-    options = [{"text": _label(visible(label)), "value": value} for value, label in choices]
-    initial = [each for each in options if each["value"] == chosen]
-    element = {"type": "static_select", "action_id": "value", "options": options}
-    return {**element, "initial_option": initial[0]} if initial else element
-
-
-def choices_of(field: FormField) -> tuple[list[tuple[str, str]], str]:
-    """Return the choices of a field, as pairs of value and label, and the chosen value."""
     choices = [(option.value, option.label) for option in field.options]
     if field.kind == "boolean":
         choices = [("true", _("yes")), ("false", _("no"))]
-    chosen = next((option.value for option in field.options if option.selected), "")
-    return choices, field.text or chosen
+    selected = next((option.value for option in field.options if option.selected), "")
+    options = [{"text": _label(visible(label)), "value": value} for value, label in choices]
+    initial = [each for each in options if each["value"] == (field.text or selected)]
+    element = {"type": "static_select", "action_id": "value", "options": options}
+    return {**element, "initial_option": initial[0]} if initial else element
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -342,7 +326,7 @@ def _payload(hold: Hold) -> Blocks:
     blocks = _action(hold)
     if hold.instructions:
         blocks.append(_plain(hold.instructions))
-    text = {"type": "text", "text": payload_text(hold)}
+    text = {"type": "text", "text": _payload_text(hold)}
     blocks.append(
         {
             "type": "rich_text",
@@ -354,10 +338,10 @@ def _payload(hold: Hold) -> Blocks:
 
 def _action(hold: Hold) -> Blocks:
     """Return what a reviewer reads about the action of an outside agent."""
-    return [_plain(text) for text in action_texts(hold)]
+    return [_plain(text) for text in _action_texts(hold)]
 
 
-def action_texts(hold: Hold) -> list[str]:
+def _action_texts(hold: Hold) -> list[str]:
     """Return title, description, facts and context of an outside action, with secrets masked."""
     action = external_action_context(hold)
     if action is None:
@@ -369,7 +353,7 @@ def action_texts(hold: Hold) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def payload_text(hold: Hold) -> str:
+def _payload_text(hold: Hold) -> str:
     """Return the masked payload as text."""
     return visible(pretty(shown_payload(hold, payload_schema(hold)).value))
 
@@ -378,15 +362,11 @@ def _facts(hold: Hold) -> dict[str, Any]:
     facts = fact_texts(hold)
     if hold.expires_at is not None:
         at = int(hold.expires_at.timestamp())
-        due = f"<!date^{at}^{{date_short_pretty}} {{time}}|{utc_text(hold.expires_at)}>"
+        time = hold.expires_at.strftime("%Y-%m-%d %H:%M UTC")
+        due = f"<!date^{at}^{{date_short_pretty}} {{time}}|{time}>"
         facts.append(_("decide by %(time)s") % {"time": due})
     text = {"type": "mrkdwn", "text": " · ".join(facts)}
     return {"type": "context", "elements": [text]}
-
-
-def utc_text(moment: datetime) -> str:
-    """`2026-05-01 12:00 UTC`."""
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def fact_texts(hold: Hold) -> list[str]:

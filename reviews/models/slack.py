@@ -1,8 +1,6 @@
-"""Slack workspaces and bots of Teams: linked accounts, and messages with buttons."""
+"""Slack workspaces: their channels, linked accounts, and messages with buttons."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -69,30 +67,17 @@ class SlackChannel(models.Model):
         return self.channel
 
 
-class LinkedAccount(models.Model):
-    """An account of a chat that its person has linked; presses of its buttons are theirs."""
+class SlackAccount(models.Model):
+    """A Slack account that its person has linked; presses of its buttons are theirs."""
 
+    workspace = models.ForeignKey(SlackWorkspace, on_delete=models.CASCADE, related_name="accounts")
+    slack_user = models.CharField("Slack user ID", max_length=32)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     linked_at = models.DateTimeField(db_default=Now())
     # The user's `get_session_auth_hash` at that time: a new password ends the link, like sessions.
     session_hash = models.CharField(
         max_length=64, blank=True, default="", db_default="", editable=False
     )
-
-    class Meta:
-        abstract = True
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the user's password is still the one of the time of linking."""
-        return constant_time_compare(self.session_hash, self.user.get_session_auth_hash())
-
-
-class SlackAccount(LinkedAccount):
-    """A linked Slack account."""
-
-    workspace = models.ForeignKey(SlackWorkspace, on_delete=models.CASCADE, related_name="accounts")
-    slack_user = models.CharField("Slack user ID", max_length=32)
 
     class Meta:
         ordering = ("-id",)
@@ -107,9 +92,14 @@ class SlackAccount(LinkedAccount):
     def __str__(self) -> str:
         return self.slack_user
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the user's password is still the one of the time of linking."""
+        return constant_time_compare(self.session_hash, self.user.get_session_auth_hash())
+
 
 class SlackLinkCode(models.Model):
-    """The code that links an account of Slack or Teams; only its digest is stored."""
+    """The code that links a Slack account; only its digest is stored."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", primary_key=True
@@ -122,11 +112,11 @@ class SlackLinkCode(models.Model):
         return f"link code of {self.user_id}"
 
 
-class ChatMessage(models.Model):
-    """A message about one review.
+class SlackMessage(models.Model):
+    """A message about one review in a channel, or in the direct messages of one person.
 
     Also its own outbox: written in the transaction of the event, claimed by a sender under a lease.
-    Once the chat's id of the message is set, sending means to update the message.
+    Once `ts` is set, sending means to update the message.
     """
 
     class Status(models.TextChoices):
@@ -135,10 +125,13 @@ class ChatMessage(models.Model):
         DROPPED = "DROPPED", "nothing was left to tell"
         FAILED = "FAILED", "given up"
 
-    #: The fields with the chat's id of the message, and with its workspace or bot.
-    posted_field: ClassVar[str]
-    connection_field: ClassVar[str]
-
+    workspace = models.ForeignKey(SlackWorkspace, on_delete=models.CASCADE, related_name="+")
+    # The account that gets a direct message, or the channel's settings.
+    account = models.ForeignKey(SlackAccount, null=True, on_delete=models.CASCADE, related_name="+")
+    channel = models.ForeignKey(SlackChannel, null=True, on_delete=models.CASCADE, related_name="+")
+    # Slack's ids of the conversation and of the message; "" until it is posted.
+    conversation = models.CharField(max_length=32, blank=True, default="", db_default="")
+    ts = models.CharField(max_length=32, blank=True, default="", db_default="")
     hold = models.ForeignKey("workflows.Hold", on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=12, choices=NoticeKind.choices)
     key = models.CharField(max_length=120)
@@ -152,24 +145,6 @@ class ChatMessage(models.Model):
     error = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
-
-    class Meta:
-        abstract = True
-
-
-class SlackMessage(ChatMessage):
-    """A message about one review in a channel, or in the direct messages of one person."""
-
-    posted_field = "ts"
-    connection_field = "workspace"
-
-    workspace = models.ForeignKey(SlackWorkspace, on_delete=models.CASCADE, related_name="+")
-    # The account that gets a direct message, or the channel's settings.
-    account = models.ForeignKey(SlackAccount, null=True, on_delete=models.CASCADE, related_name="+")
-    channel = models.ForeignKey(SlackChannel, null=True, on_delete=models.CASCADE, related_name="+")
-    # Slack's ids of the conversation and of the message; "" until it is posted.
-    conversation = models.CharField(max_length=32, blank=True, default="", db_default="")
-    ts = models.CharField(max_length=32, blank=True, default="", db_default="")
 
     class Meta:
         ordering = ("-id",)
@@ -194,73 +169,3 @@ class SlackMessage(ChatMessage):
 
     def __str__(self) -> str:
         return f"Slack message {self.pk} {self.status}"
-
-
-class TeamsBot(models.Model):
-    """A bot of the Bot Framework in one tenant of Microsoft Entra; the secret is encrypted."""
-
-    name = models.CharField(max_length=100)
-    app_id = models.CharField("app ID", max_length=36, unique=True)
-    tenant_id = models.CharField("tenant ID", max_length=36)
-    client_secret = models.TextField()
-    enabled = models.BooleanField(default=True)
-    last_success_at = models.DateTimeField(null=True, editable=False)
-    last_failure_at = models.DateTimeField(null=True, editable=False)
-    last_error = models.TextField(blank=True, default="", editable=False)
-
-    class Meta:
-        ordering = ("name",)
-        verbose_name = "Teams bot"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class TeamsAccount(LinkedAccount):
-    """A linked Teams account, with its personal chat with the bot."""
-
-    bot = models.ForeignKey(TeamsBot, on_delete=models.CASCADE, related_name="accounts")
-    teams_user = models.CharField("Teams user ID", max_length=200)
-    name = models.CharField(max_length=200, blank=True, default="")
-    # Where the connector takes messages for the chat.
-    service_url = models.CharField(max_length=300)
-    conversation = models.CharField(max_length=300)
-
-    class Meta:
-        ordering = ("-id",)
-        verbose_name = "linked Teams account"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["bot", "teams_user"], name="teams_account_of_one_person"
-            ),
-            models.UniqueConstraint(fields=["bot", "user"], name="teams_account_per_person"),
-        ]
-
-    def __str__(self) -> str:
-        return self.name or self.teams_user
-
-
-class TeamsMessage(ChatMessage):
-    """A card about one review in the personal chat of an account."""
-
-    posted_field = "activity"
-    connection_field = "bot"
-
-    bot = models.ForeignKey(TeamsBot, on_delete=models.CASCADE, related_name="+")
-    account = models.ForeignKey(TeamsAccount, on_delete=models.CASCADE, related_name="+")
-    # The connector's id of the card; "" until it is posted.
-    activity = models.CharField(max_length=300, blank=True, default="", db_default="")
-
-    class Meta:
-        ordering = ("-id",)
-        verbose_name = "Teams message"
-        constraints = [
-            models.UniqueConstraint(fields=["account", "key"], name="teams_message_once"),
-        ]
-        indexes = [
-            models.Index(fields=["next_at"], condition=Q(status="PENDING"), name="teams_due"),
-            models.Index(fields=["finished_at"], name="teams_finished"),
-        ]
-
-    def __str__(self) -> str:
-        return f"Teams message {self.pk} {self.status}"
