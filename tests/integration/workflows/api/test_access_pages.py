@@ -42,6 +42,8 @@ ROWS = {
     **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
     **dict.fromkeys(("answer", "answer_review"), "signed"),
+    # tests/integration/reviews/people
+    "new_password": "signed",
     # Slack and the connector of Teams sign their requests: tests/integration/reviews/chat.
     "slack": "signed",
     "teams": "signed",
@@ -54,9 +56,6 @@ ROWS = {
     # tests/integration/config/auth/scim
     **dict.fromkeys(("scim-users", "scim-user", "scim-groups", "scim-group"), "scim"),
     **dict.fromkeys(("scim-ServiceProviderConfig", "scim-ResourceTypes", "scim-Schemas"), "scim"),
-    # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
-    **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
-    **dict.fromkeys(("person", "server"), "admin"),
     # tests/integration/reviews/retention/test_retention_api.py
     **dict.fromkeys(
         ("api-retention-policies", "api-retention-policy", "api-retention-preview"), "admin"
@@ -66,7 +65,7 @@ ROWS = {
     **dict.fromkeys(
         ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
     ),
-    **dict.fromkeys(("search", "workflows", "workflow", "start", "capabilities", "grants"), "all"),
+    **dict.fromkeys(("search", "workflows", "workflow", "start", "grants"), "all"),
     **dict.fromkeys(
         (
             "history",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.test import Client
+from django.utils.html import escape
 
 from tests.support.http_server import Server
 from tests.support.pages import browser
@@ -27,6 +28,19 @@ def test_a_capabilitys_mode_is_editable_and_its_code_is_not(desk: Desk, web: Ser
     assert client.post(url, sent).status_code == 302
     kept = Capability.objects.get()
     assert (kept.approval_mode, kept.description, kept.code) == ("auto", "one page", made.code)
+
+
+def test_a_capability_is_read_before_it_runs_by_itself(desk: Desk, web: Server) -> None:
+    made = desk.capability("page", "python", web, approval_mode="ask")
+    url, client = f"/admin/workflows/capability/{made.pk}/change/", admin_client(desk)
+    assert "Use nothing beyond its inputs" in client.get(url).content.decode()
+    grant = Grant.objects.get()
+    grant.pk, grant.scope, grant.capability = None, "capability", made
+    grant.save()
+    page = client.get(url).content.decode()
+    assert "a person approves each use" in page
+    assert f"127.0.0.1 on port {web.port}" in page
+    assert escape(made.code.splitlines()[0]) in page
 
 
 def test_grants_are_read_only(desk: Desk, web: Server) -> None:

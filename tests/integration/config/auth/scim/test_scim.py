@@ -349,7 +349,7 @@ def access_of_leaver(
     return works
 
 
-@pytest.mark.parametrize("how", ["patch", "delete", "admin", "desk"])
+@pytest.mark.parametrize("how", ["patch", "delete", "admin", "action"])
 def test_deactivation_ends_all_access_for_good(
     scim: Scim,
     spare: User,
@@ -364,8 +364,9 @@ def test_deactivation_ends_all_access_for_good(
         scim.patch(f"Users/{leaver.pk}", {"op": "replace", "value": {"active": False}})
     elif how == "delete":
         scim("DELETE", f"Users/{leaver.pk}")
-    elif how == "desk":
-        boss.post(reverse("reviews:person", args=(leaver.pk,)), {"do": "deactivate"})
+    elif how == "action":
+        sent = {"action": "deactivate", "_selected_action": leaver.pk}
+        boss.post(reverse("admin:auth_user_changelist"), sent)
     else:
         boss.post(
             f"/admin/auth/user/{leaver.pk}/change/",
