@@ -12,13 +12,11 @@ from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, coding_agents, grants, tokens, webhooks
 from .notifications import views as notifications_views
-from .people import views as people_views
 from .planner import editor_views, version_pages
 from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
-from .servers import views as servers_views
 from .slack import views as slack_views
 
 
@@ -117,7 +115,6 @@ urlpatterns = [
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),
     path("runs/<int:execution_id>/capability/", capabilities.create, name="make_capability"),
-    path("capabilities/", capabilities.capability_list, name="capabilities"),
     path("grants/", grants.grant_list, name="grants"),
     path("grants/<int:grant_id>/revoke/", grants.revoke_grant, name="revoke_grant"),
     path("history/", audit_views.history, name="history"),
@@ -160,13 +157,6 @@ urlpatterns = [
     path("tokens/", tokens.token_list, name="tokens"),
     path("tokens/coding-agents/", coding_agents.coding_agents, name="coding_agents"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
-    path("people/", people_views.people, name="people"),
-    path("people/add/", people_views.add_person, name="add_person"),
-    path("people/<int:person_id>/", people_views.person, name="person"),
-    path("servers/", servers_views.servers, name="servers"),
-    path("servers/add/", servers_views.add_server, name="add_server"),
-    path("servers/import/", servers_views.import_servers, name="import_servers"),
-    path("servers/<int:server_id>/", servers_views.server, name="server"),
     path("tools/", planner_views.tools, name="tools"),
     path("tools/<tool:name>/", planner_views.tool, name="tool"),
     path("webhooks/", webhooks.webhook_list, name="webhooks"),

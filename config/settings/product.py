@@ -4,7 +4,6 @@ The apps read them through their `conf.py` at access time, so tests can override
 """
 
 import base64
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -214,39 +213,7 @@ def _remote() -> dict[str, Any]:
     return {
         "dask_scheduler": address,
         "dask_tls_files": files if parts.scheme == "tls" else ("", "", ""),
-        "kubernetes": _kubernetes(),
     }
-
-
-def _kubernetes() -> dict[str, Any]:
-    """Jobs of remote tasks; without an image there are none."""
-    found = {
-        "image": env_str("HOLDPOINT_KUBERNETES_IMAGE", ""),
-        "namespace": env_str("HOLDPOINT_KUBERNETES_NAMESPACE", ""),
-        "service_account": env_str("HOLDPOINT_KUBERNETES_SERVICE_ACCOUNT", "default"),
-        "resources": _kubernetes_resources(),
-        # Without a kubeconfig, the service account of the pod that Holdpoint runs in.
-        "config": env_str("HOLDPOINT_KUBERNETES_CONFIG", ""),
-    }
-    if found["image"] and not found["namespace"]:
-        raise ImproperlyConfigured(
-            "HOLDPOINT_KUBERNETES_IMAGE needs HOLDPOINT_KUBERNETES_NAMESPACE."
-        )
-    return found
-
-
-def _kubernetes_resources() -> dict[str, Any]:
-    try:
-        found = json.loads(env_str("HOLDPOINT_KUBERNETES_RESOURCES", "{}"))
-    except ValueError as error:
-        raise ImproperlyConfigured(f"HOLDPOINT_KUBERNETES_RESOURCES is no JSON: {error}") from None
-    parts = found.items() if isinstance(found, dict) else [("", None)]
-    if not all(key in ("requests", "limits") and isinstance(part, dict) for key, part in parts):
-        raise ImproperlyConfigured(
-            'HOLDPOINT_KUBERNETES_RESOURCES must be an object with "requests" and "limits", such as'
-            ' {"limits": {"memory": "8Gi"}}.'
-        )
-    return dict(found)
 
 
 def _sandbox(home: Path) -> dict[str, Any]:

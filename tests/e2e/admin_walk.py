@@ -104,18 +104,7 @@ def as_admin(walk: Walk, scene: Scene) -> None:
 
 
 def on_the_desk(walk: Walk) -> None:
-    """The desk's pages of people and MCP servers, with the errors of their forms."""
-    for path in ("/people/", "/people/?q=nobody-at-all", "/people/1/", "/people/2/"):
-        walk.go(path)
-    walk.go("/people/add/")
-    walk.fill("User name", "admin")
-    walk.press("Add person")
-    walk.measure("a new person, refused")
-    for path in ("/servers/", "/servers/1/", "/servers/import/", "/servers/add/"):
-        walk.go(path)
-    walk.fill("Name", "nowhere")
-    walk.press("Add server")
-    walk.measure("a new server, refused")
+    """The marks of a tool."""
     walk.page.goto(f"{walk.product.address}/tools/demo.draft_release_notes/")
     walk.page.get_by_text("Permission set and marks").click()
     walk.measure("the marks of a tool")

@@ -358,7 +358,7 @@ def test_a_secret_in_a_text_is_nowhere(written: None, people: dict[str, User]) -
         client = browser(people[role])
         exports = ["/history/export/?as=csv", "/history/export/?as=jsonl"]
         starts = ["/", "/review/", "/runs/", "/history/", "/insights/", "/workflows/", "/admin/"]
-        starts += ["/capabilities/", "/tools/", "/search/?q=capability", "/tokens/", "/webhooks/"]
+        starts += ["/tools/", "/search/?q=capability", "/tokens/", "/webhooks/"]
         for path, body in crawl(client, [*starts, *exports, *admin_pages(role)]):
             check(role, path, body)
         program = api(people[role])

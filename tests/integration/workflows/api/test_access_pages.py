@@ -42,6 +42,8 @@ ROWS = {
     **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
     **dict.fromkeys(("answer", "answer_review"), "signed"),
+    # tests/integration/reviews/people
+    "new_password": "signed",
     # Slack signs its requests: tests/integration/reviews/slack.
     "slack": "signed",
     # tests/integration/config/auth/oauth
@@ -50,9 +52,6 @@ ROWS = {
     **dict.fromkeys(("authorize", "token", "revoke-token"), "oauth"),
     **dict.fromkeys(("dcr-register", "dcr-register-management"), "oauth"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
-    # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
-    **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
-    **dict.fromkeys(("person", "server"), "admin"),
     # tests/integration/reviews/retention/test_retention_api.py
     **dict.fromkeys(
         ("api-retention-policies", "api-retention-policy", "api-retention-preview"), "admin"
@@ -62,7 +61,7 @@ ROWS = {
     **dict.fromkeys(
         ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
     ),
-    **dict.fromkeys(("search", "workflows", "workflow", "start", "capabilities", "grants"), "all"),
+    **dict.fromkeys(("search", "workflows", "workflow", "start", "grants"), "all"),
     **dict.fromkeys(
         (
             "history",
