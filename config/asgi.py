@@ -1,7 +1,6 @@
 """The ASGI application: HTTP by Django, `/mcp` by the MCP servers, WebSockets by Channels."""
 
 import os
-import sys
 from typing import Any
 
 from django.conf import settings
@@ -42,7 +41,7 @@ async def route_http(scope: Any, receive: Any, send: Any) -> None:
 
 # The origin is checked, with scheme and port, before the session is read: a page of another site
 # must not open a socket with the visitor's cookies.
-application = ProtocolTypeRouter(
+protocols = ProtocolTypeRouter(
     {
         "http": limit_body(route_http),
         "websocket": BrowserOriginValidator(
@@ -52,10 +51,11 @@ application = ProtocolTypeRouter(
     }
 )
 
-if "daphne.server" in sys.modules:
-    from config.web.daphne_limits import install_limits
 
-    install_limits()
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Serve the product at the root path: daphne takes another one from a header of any client."""
+    await protocols({**scope, "root_path": ""}, receive, send)
+
 
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
