@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from reviews.components.number_formatting import count_up_to
@@ -170,19 +170,16 @@ def queue(
     return apply_order(apply_filters(holds, filters), filters)
 
 
-def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
-    """Each hold as a dict with the columns of a listing, including run, workflow and claim."""
-    rows: QuerySet[Hold, dict[str, Any]] = holds.values(
-        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "critical"),
-        *("why", "why_code", "why_params", "groups", "quorum", "approvals", "on_reject"),
-        *("on_timeout", "opened_at", "expires_at"),
-        workflow=F("execution__workflow__name"),
-        title=F("execution__title"),
-        run_status=F("execution__status"),
-        version=F("execution__version"),
-        claimed_by=F("claim__user__username"),
+def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:
+    """Each hold with the columns of a listing: no payload, and no data of its run."""
+    return (
+        holds.select_related(None)
+        .select_related("execution__workflow", "claim__user")
+        .defer(
+            *("payload", "execution__state", "execution__inputs", "execution__context"),
+            *("execution__policy", "execution__policy_overrides"),
+        )
     )
-    return rows
 
 
 def page_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:
