@@ -132,7 +132,7 @@ def _head(execution_id: int) -> _Head:
     newest = HumanReviewRecord.objects.order_by("-id").only("hash", "canonical").first()
     stored, _ = PayloadKey.objects.get_or_create(
         execution_id=execution_id,
-        defaults={"key": lambda: encrypt(Fernet.generate_key().decode("ascii"))},
+        defaults={"key": encrypt(Fernet.generate_key().decode("ascii"))},
     )
     if newest is None:
         return _Head(GENESIS, 0, moment, decrypt(stored.key))
