@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final
 
-from django.core.exceptions import EmptyResultSet
 from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
-
-from workflows.journal.prepared_statements import BuiltQuery
 
 #: Rows are counted up to this number; pages show `1,000+` beyond it.
 COUNTED: Final = 1_000
@@ -56,21 +53,6 @@ def count_up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
     Ordered rows are scanned in their order, so the query uses the same index as the list.
     """
     return rows[: most + 1].count()
-
-
-def each_up_to(lists: Iterable[QuerySet[Any, Any]], most: int = COUNTED) -> BuiltQuery:
-    """Return the statement that applies `count_up_to` to several lists of narrow rows."""
-    parts: list[str] = []
-    values: list[Any] = []
-    for rows in lists:
-        try:
-            sql, given = rows[: most + 1].query.sql_with_params()
-        except EmptyResultSet:
-            parts.append("0")
-            continue
-        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")  # noqa: S608 - Django made it
-        values.extend(given)
-    return BuiltQuery(f"SELECT {', '.join(parts)}", tuple(values))
 
 
 def at_least(number: int, most: int = COUNTED) -> str:

@@ -25,22 +25,6 @@ RETURNING version, revision, state, inputs, context, policy, fence, queued_comma
           abort_requested, extract(epoch FROM clock_timestamp())::float8
 """.replace("LOST", LOST_CLAIMS)
 
-#: A new execution with the first revision of its plan; COLUMNS stands for those to return.
-CREATE = """
-WITH created AS (
-    INSERT INTO workflows_execution
-           (workflow_id, title, status, total_layers, state, inputs, context, policy,
-            policy_overrides, error, created_by_id)
-    VALUES (%(workflow)s, %(title)s, 'PENDING', %(total_layers)s, '{}', %(inputs)s, '{}',
-            %(policy)s, %(policy_overrides)s, '', %(created_by)s)
-    RETURNING COLUMNS
-), planned AS (
-    INSERT INTO workflows_planrevision (execution_id, number, plan, layers, cause)
-    SELECT id, %(number)s, %(plan)s::jsonb, %(layers)s::jsonb, 'start' FROM created
-)
-SELECT COLUMNS FROM created
-"""
-
 REVISION = """
 SELECT plan, layers FROM workflows_planrevision
  WHERE execution_id = %(id)s AND number = %(number)s

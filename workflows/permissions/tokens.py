@@ -11,15 +11,11 @@ import re
 import secrets
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from django.db.models import OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
@@ -29,7 +25,6 @@ from workflows.engine.actors import Actor
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import ApiToken, Gate, Workflow
 
 from . import step_up
@@ -48,8 +43,6 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: Precision of `last_used_at`, so that a busy token does not write with every request.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _MAX_NAME = 100
-#: Where the digest goes in `_question`: no digest looks like it.
-_PLACE = "the digest"
 
 
 def create_token(
@@ -266,31 +259,13 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     """
     if not _SHAPE.fullmatch(text):
         return None
-    found = _question().rows({_PLACE: digest_of(text)})
-    if not found:
+    token = usable().select_related("user").filter(digest=digest_of(text)).first()
+    if token is None:
         return None
-    *values, names, delegated = found[0]
-    columns, people = column_names(ApiToken), get_user_model()
-    token = instance_of(ApiToken, columns, values[: len(columns)])
-    token.user = instance_of(people, column_names(people), values[len(columns) :])
     if reading:
-        access.set_cached_groups(token.user, names, delegated)
+        access.cache_groups(token.user)
     _record_uses([token])
     return _limited(token)
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _question() -> BuiltQuery:
-    """Return the query of a token and its user by its digest, which is `_PLACE`."""
-    groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
-    person = [f"user__{name}" for name in column_names(get_user_model())]
-    rows = usable().filter(digest=_PLACE).order_by()
-    delegated = access.delegated_group_names(OuterRef("user_id"))
-    asked = rows.values_list(
-        *column_names(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
-    )
-    return BuiltQuery.of(asked)
 
 
 def usable_token(token_id: int) -> ApiToken | None:
