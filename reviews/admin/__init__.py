@@ -21,7 +21,6 @@ from . import (
     records,
     retention,
     runs,
-    security_events,
     slack,
     teams,
 )
@@ -29,7 +28,7 @@ from . import (
 #: Django finds the admin's pages through this module.
 ALSO_HERE = (
     absences, approvals, commands, gate_calls, holds, notices, records, retention, runs,
-    security_events, slack, teams,
+    slack, teams,
 )  # fmt: skip
 
 

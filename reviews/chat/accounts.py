@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from django.contrib.admin.models import ADDITION, DELETION, LogEntry
+from django.contrib.admin.models import ADDITION, DELETION
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.crypto import constant_time_compare
@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 
 from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace, TeamsAccount, TeamsBot
 from workflows.api.throttling import is_attempt_allowed
+from workflows.security_events.services import log_change
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -196,7 +197,6 @@ def _digest(code: str) -> str:
 
 
 def _log(user: User, account: SlackAccount | TeamsAccount, flag: int) -> None:
-    rows = type(account)._default_manager.filter(pk=account.pk)
     if isinstance(account, SlackAccount):
         text = _("Slack account %(account)s in %(workspace)s")
         place = account.workspace.name
@@ -204,4 +204,4 @@ def _log(user: User, account: SlackAccount | TeamsAccount, flag: int) -> None:
         text = _("Teams account %(account)s of the bot %(workspace)s")
         place = account.bot.name
     message = text % {"account": str(account), "workspace": place}
-    LogEntry.objects.log_actions(user.pk, rows, flag, change_message=message, single_object=True)
+    log_change(actor=user, row=account, flag=flag, message=message)

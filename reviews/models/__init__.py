@@ -30,7 +30,6 @@ from .people import ProvisionedGroup, ProvisionedUser
 from .planner import PlanDraft
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
 from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
-from .security import SecurityEvent, SecurityExport
 
 __all__ = [
     "ANSWERS",
@@ -61,8 +60,6 @@ __all__ = [
     "SavedView",
     "SealedPayload",
     "SecretReveal",
-    "SecurityEvent",
-    "SecurityExport",
     "SlackAccount",
     "SlackChannel",
     "SlackLinkCode",

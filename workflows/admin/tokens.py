@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -16,6 +16,8 @@ from workflows.permissions.tokens import revoke
 from .filters import StatusFilter
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
     Base = admin.ModelAdmin[ApiToken]
 else:
     Base = admin.ModelAdmin
@@ -72,6 +74,6 @@ class ApiTokenAdmin(Base):
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Revoke the tokens at once."""
-        count = revoke(tokens=queryset)
+        count = revoke(tokens=queryset, by=cast("User", request.user))
         text = ngettext("%(count)s token revoked.", "%(count)s tokens revoked.", count)
         self.message_user(request, text % {"count": count})

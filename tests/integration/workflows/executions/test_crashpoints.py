@@ -130,7 +130,6 @@ ELSEWHERE = {
     "message.sent",
     "slack_message.sent",
     "teams_message.sent",
-    "security_events.sent",
     "approval.created",
     "gate.sent",
     "gate.answered",
