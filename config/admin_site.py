@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.contrib.admin import AdminSite
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -19,6 +19,8 @@ from django.urls import URLPattern, URLResolver, path, reverse
 from django.utils.functional import Promise
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
+
+from workflows.security_events.admin_changes import RecordsChanges
 
 from .admin_requests import check_request
 
@@ -109,8 +111,7 @@ SECTIONS = (
         "system",
         (
             "workflows.commandlog",
-            "reviews.securityevent",
-            "reviews.securityexport",
+            "workflows.securityevent",
             "django_rq.dashboard",
         ),
     ),
@@ -138,6 +139,12 @@ class HoldpointAdminSite(AdminSite):
     login_template = "registration/login.html"
     # An unknown address is answered as everywhere else; Django's own would turn a POST into a GET.
     final_catch_all_view = False
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register with an admin that also records changes as security events."""
+        base = admin_class or ModelAdmin
+        recording = type(base.__name__, (RecordsChanges, base), {"__module__": base.__module__})
+        super().register(model_or_iterable, recording, **options)
 
     def get_urls(self) -> list[URLResolver | URLPattern]:
         """Add the pages of workflows and a page for each section.

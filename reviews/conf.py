@@ -107,29 +107,3 @@ def audit_key() -> str:
 def audit_retired_keys() -> tuple[str, ...]:
     """Earlier public keys of the audit log."""
     return tuple(_value("audit_retired_keys", ()))
-
-
-def siem_file() -> Path | None:
-    """File to which security events are appended, or None."""
-    path = _value("siem_file", "")
-    return Path(path) if path else None
-
-
-def siem_syslog() -> str:
-    """Syslog server for security events, as tcp://host:port or tls://host:port, or ""."""
-    return str(_value("siem_syslog", ""))
-
-
-def siem_url() -> str:
-    """URL to which security events are posted, or ""."""
-    return str(_value("siem_url", ""))
-
-
-def siem_authorization() -> str:
-    """Header `Authorization` of these requests, or ""."""
-    return str(_value("siem_authorization", ""))
-
-
-def siem_keep_days() -> int:
-    """Retention of security events."""
-    return int(_value("siem_keep_days", 90))

@@ -251,6 +251,11 @@ def gate_keep_days() -> int:
     return int(_value("gate_keep_days"))
 
 
+def security_event_keep_days() -> int:
+    """Days after which security events are deleted."""
+    return int(_value("security_event_keep_days"))
+
+
 def webhook_allow_loopback() -> bool:
     """Whether webhook endpoints may be on this machine, also with plain http."""
     return bool(_value("webhook_allow_loopback"))

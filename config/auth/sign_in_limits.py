@@ -34,7 +34,9 @@ from django.utils import timezone
 
 from workflows import conf
 from workflows.common.client_address import UNKNOWN
-from workflows.models import SignInAlert
+from workflows.models import SecurityEvent, SignInAlert
+from workflows.permissions.sign_in_alerts import create_alert
+from workflows.security_events.services import record_security_event
 
 #: axes compares failures with a single limit; it is given the percentage of the nearest of three.
 PERCENT: Final = 100
@@ -62,7 +64,10 @@ def window_of(request: HttpRequest | None = None) -> timedelta:
 
 
 class SignInHandler(AxesDatabaseHandler):
-    """axes' database handler with the three limits above (AXES_HANDLER)."""
+    """axes' database handler with the three limits above (AXES_HANDLER).
+
+    It also records sign-ins, failures and sign-outs as security events.
+    """
 
     def get_failures(self, request: Any, credentials: Any = None) -> int:
         """Return how much of the nearest limit is used, in percent."""
@@ -75,8 +80,34 @@ class SignInHandler(AxesDatabaseHandler):
         """Count the failure and create an alert if it reaches a limit."""
         refused = request is not None and getattr(request, "axes_locked_out", False)
         super().user_login_failed(sender, credentials, request, **kwargs)
-        if request is not None and request.axes_locked_out and not refused:
+        if request is None or refused:
+            return
+        record_security_event(
+            kind=SecurityEvent.Kind.SIGN_IN_FAILED,
+            actor=account_of(request, credentials),
+            address=request.axes_ip_address or "",
+            details={"path": request.path},
+        )
+        if request.axes_locked_out:
             self._alert(request, credentials)
+
+    def user_logged_in(self, sender: Any, request: Any, user: Any, **kwargs: Any) -> None:
+        super().user_logged_in(sender, request, user, **kwargs)
+        record_security_event(
+            kind=SecurityEvent.Kind.SIGN_IN,
+            actor=user,
+            address=request.axes_ip_address or "",
+            details={"path": request.path},
+        )
+
+    def user_logged_out(self, sender: Any, request: Any, user: Any, **kwargs: Any) -> None:
+        super().user_logged_out(sender, request, user, **kwargs)
+        if user is not None:
+            record_security_event(
+                kind=SecurityEvent.Kind.SIGN_OUT,
+                actor=user,
+                address=request.axes_ip_address or "",
+            )
 
     def reset_user_attempts(self, request: Any, credentials: Any = None) -> int:
         """Delete the account's failures from this address after a successful sign-in.
@@ -131,7 +162,7 @@ class SignInHandler(AxesDatabaseHandler):
         if reached is None:
             return
         kind, until, failures = reached
-        SignInAlert.objects.create(
+        create_alert(
             kind=kind,
             account=account_of(request, credentials),
             address=request.axes_ip_address,

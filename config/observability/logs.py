@@ -85,6 +85,8 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
             "django.request": {"level": "ERROR"},
             # A line per request: for machines that collect lines, not for a terminal.
             "config.observability.request_log": {"level": level if style == "json" else "WARNING"},
+            # Always written where machines collect lines, also with a higher HOLDPOINT_LOG_LEVEL.
+            "workflows.security_events": {"level": "INFO" if style == "json" else "WARNING"},
             # Each sign-in is three lines of it; failures are warnings.
             "axes": {"level": "WARNING"},
             "daphne": {"level": "WARNING"},

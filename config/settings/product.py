@@ -51,7 +51,6 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_graph(),
         **_desk(),
         **_audit(home),
-        **_siem(),
         **_notices(),
         **_limits(),
         **_demo(),
@@ -82,7 +81,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "workflows.executions.idempotency.forget_old",
             "reviews.queue.presence.forget_old",
             "reviews.notifications.sweeper_hooks.forget_old",
-            "reviews.security_events.exports.delete_old",
+            "workflows.security_events.services.delete_old",
             "workflows.webhooks.services.delete_old_deliveries",
             "workflows.mcp_gate.sweeper_hooks.delete_old",
             "workflows.permissions.unknown_token_limit.forget_old",
@@ -96,7 +95,6 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.sender.run_chat",
             "reviews.slack.sender.run",
             "reviews.audit.chain_anchors.run",
-            "reviews.security_events.exports.run",
             "workflows.remote.watcher.run",
         ],
         "decision_service": "reviews.decisions.services.decide_command",
@@ -293,6 +291,8 @@ def _audit(home: Path) -> dict[str, Any]:
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
         # Less than a minute, so that there is a head every minute even if one takes a while.
         "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
+        # At least the age below which the database deletes none.
+        "security_event_keep_days": env_int("HOLDPOINT_SECURITY_EVENT_KEEP_DAYS", 90, minimum=30),
     }
 
 
@@ -301,21 +301,6 @@ def _is_public_key(text: str) -> bool:
         return len(base64.b64decode(text, validate=True)) == PUBLIC_KEY_BYTES
     except ValueError:
         return False
-
-
-def _siem() -> dict[str, Any]:
-    """Destinations of security events; an empty one is off."""
-    syslog = env_str("HOLDPOINT_SIEM_SYSLOG", "")
-    if syslog and urlsplit(syslog).scheme not in ("tcp", "tls"):
-        raise ImproperlyConfigured("HOLDPOINT_SIEM_SYSLOG must start with tcp:// or tls://.")
-    return {
-        "siem_file": env_str("HOLDPOINT_SIEM_FILE", ""),
-        "siem_syslog": syslog,
-        "siem_url": env_str("HOLDPOINT_SIEM_URL", ""),
-        # The whole header: "Bearer …", or "Splunk …".
-        "siem_authorization": env_secret("HOLDPOINT_SIEM_AUTHORIZATION", ""),
-        "siem_keep_days": env_int("HOLDPOINT_SIEM_KEEP_DAYS", 90, minimum=1),
-    }
 
 
 def _desk() -> dict[str, Any]:

@@ -21,14 +21,13 @@ from . import (
     records,
     retention,
     runs,
-    security_events,
     slack,
 )
 
 #: Django finds the admin's pages through this module.
 ALSO_HERE = (
     absences, approvals, commands, gate_calls, holds, notices, records, retention, runs,
-    security_events, slack,
+    slack,
 )  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from django.db.models import Value
 from reviews.components.json_diffs import diff
 from reviews.models import HumanReviewRecord, PayloadKey, RecordWords, SealedPayload
 from workflows.common.secret_encryption import decrypt, encrypt
-from workflows.models import Hold
+from workflows.models import Hold, SecurityEvent
+from workflows.security_events.services import record_security_event
 
 from .chain import GENESIS, digests, record_hash, record_text
 from .signing import sign
@@ -92,6 +93,21 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     record.signature = sign("record", record.hash)
     record.save(force_insert=True)
     _index_comment(record)
+    record_security_event(
+        kind=SecurityEvent.Kind.DECISION,
+        actor=verdict.reviewer or verdict.actor,
+        subject=f"hold:{hold.pk}",
+        details={
+            "execution": record.execution_id,
+            "task": record.node_id,
+            "decision": record.decision,
+            "source": record.source,
+            "on_behalf_of": record.on_behalf_of,
+            "edited": record.is_edited,
+            "record": record.pk,
+            "hash": record.hash,
+        },
+    )
     return record
 
 

@@ -23,9 +23,10 @@ from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.reasons import Reason
 from workflows.executions.access import AUDITOR, visible_to, with_erased
 from workflows.executions.selectors import TaskView, tasks_of
-from workflows.models import Execution, Hold
+from workflows.models import Execution, Hold, SecurityEvent
 from workflows.permissions import capabilities
 from workflows.planning.planner import tool_schemas
+from workflows.security_events.services import record_security_event
 
 from .history import executed
 
@@ -79,16 +80,47 @@ def reveal(
             raise NotAllowed(Reason("scope_missing", {"scope": "decide"}), "scope")
         if not may_reveal(person, found.execution, found.hold):
             raise NotAllowed(REVEAL_DENIED, "not_in_group")
-        SecretReveal.objects.create(
+        record_reveal(
             execution=found.execution,
             hold=found.hold,
-            user=person,
-            actor=person.get_username(),
+            person=person,
             source=source,
             place=found.name,
-            path=", ".join(each or "the whole value" for each in secret.paths),
+            secret=secret,
         )
         return secret
+
+
+def record_reveal(
+    *,
+    execution: Execution,
+    person: User,
+    source: str,
+    place: str,
+    secret: Secret,
+    hold: Hold | None = None,
+) -> None:
+    """Record that a person was shown a secret, also as a security event; never its value."""
+    reveal = SecretReveal.objects.create(
+        execution=execution,
+        hold=hold,
+        user=person,
+        actor=person.get_username(),
+        source=source,
+        place=place,
+        path=", ".join(each or "the whole value" for each in secret.paths),
+    )
+    record_security_event(
+        kind=SecurityEvent.Kind.REVEALED,
+        actor=person,
+        subject=place,
+        details={
+            "execution": execution.pk,
+            "hold": hold.pk if hold is not None else None,
+            "path": reveal.path,
+            "source": source,
+        },
+    )
 
 
 def may_reveal(user: User, execution: Execution, hold: Hold | None = None) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.contrib import admin
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import CHANGE
 from django.contrib.admin.utils import construct_change_message
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+
+from workflows.security_events import services
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,10 +36,10 @@ def check(request: HttpRequest, action: Action, model: type[Model]) -> None:
 
 def log_change(actor: User, row: Model, form: Any) -> None:
     """Log the fields that a form changed."""
-    log(actor, row, CHANGE, construct_change_message(form, (), add=False))
+    message = construct_change_message(form, (), add=False)
+    services.log_change(actor=actor, row=row, flag=CHANGE, message=message)
 
 
 def log(actor: User, row: Model, flag: int, message: list[dict[str, Any]] | str) -> None:
     """Add an entry to the log that the admin shows as the history of the row."""
-    rows = type(row)._default_manager.filter(pk=row.pk)
-    LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)
+    services.log_change(actor=actor, row=row, flag=flag, message=message)

@@ -199,7 +199,7 @@ def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     token = mine.first()
     if token is None:
         raise Http404
-    if revoke(tokens=mine):
+    if revoke(tokens=mine, by=current_user(request)):
         messages.success(
             request,
             _("Revoked: %(name)s.") % {"name": token.name or token.prefix},

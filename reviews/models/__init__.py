@@ -17,7 +17,6 @@ from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePr
 from .planner import PlanDraft
 from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
 from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
-from .security import SecurityEvent, SecurityExport
 from .slack import (
     SlackAccount,
     SlackChannel,
@@ -51,8 +50,6 @@ __all__ = [
     "SavedView",
     "SealedPayload",
     "SecretReveal",
-    "SecurityEvent",
-    "SecurityExport",
     "SlackAccount",
     "SlackChannel",
     "SlackLinkCode",

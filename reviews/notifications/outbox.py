@@ -10,8 +10,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.mail.backends.dummy import EmailBackend as NoMail
-from django.db import connection
-from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
+from django.db import connection, transaction
+from django.db.models import DurationField, ExpressionWrapper, F, Min, QuerySet
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 

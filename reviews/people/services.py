@@ -125,14 +125,14 @@ def end_access(*, actor: User, person: User) -> None:
     person.set_unusable_password()
     person.save(update_fields=["password"])
     _end_sessions(person)
-    tokens.revoke(tokens=ApiToken.objects.filter(user=person))
+    tokens.revoke(tokens=ApiToken.objects.filter(user=person), by=actor)
     tokens.end_oauth_codes(person)
     claimed = list(ReviewClaim.objects.filter(user=person).select_related("hold"))
     ReviewClaim.objects.filter(pk__in=[each.pk for each in claimed]).delete()
     for each in claimed:
         broadcasts.hold_activity(each.hold.execution_id, each.hold_id)
     given = Grant.objects.filter(IN_FORCE, granted_by_id=person.pk)
-    end_grants(given, by=actor.get_username())
+    end_grants(given, by=actor)
     # Reviews of an absent person are theirs again when the delegate leaves.
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())

@@ -26,7 +26,8 @@ from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions import access
-from workflows.models import Execution, Gate, Workflow
+from workflows.models import Execution, Gate, SecurityEvent, Workflow
+from workflows.security_events.services import record_security_event
 from workflows.tools import run_folders
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ ROUND_SECONDS = 2.0
 #: After a round that found nothing more to erase, no sweeper looks again for this time.
 PAUSE_SECONDS = 600
 _PAUSED = "retention.paused"
+
+
+_EVENTS = {
+    RetentionEntry.Kind.POLICY_SET: SecurityEvent.Kind.RETENTION_SET,
+    RetentionEntry.Kind.POLICY_DELETED: SecurityEvent.Kind.RETENTION_DELETED,
+    RetentionEntry.Kind.HOLD_PLACED: SecurityEvent.Kind.LEGAL_HOLD_PLACED,
+    RetentionEntry.Kind.HOLD_LIFTED: SecurityEvent.Kind.LEGAL_HOLD_LIFTED,
+    RetentionEntry.Kind.ERASED: SecurityEvent.Kind.RUNS_ERASED,
+}
+_EVENT_DETAILS = ("legal_hold", "enabled", "keep_days", "erase_records", "records_erased")
 
 
 class AlreadyErased(Exception):
@@ -185,12 +196,27 @@ def _log(
     detail: dict[str, object],
     executions: list[int] | None = None,
 ) -> None:
-    RetentionEntry.objects.create(
+    entry = RetentionEntry.objects.create(
         kind=kind,
         actor=actor.get_username(),
         subject=str(subject),
         executions=executions or [],
         detail=detail,
+    )
+    _record(entry, actor)
+
+
+def _record(entry: RetentionEntry, actor: User | str) -> None:
+    """Record an entry of the log as a security event, without its reasons."""
+    record_security_event(
+        kind=_EVENTS[RetentionEntry.Kind(entry.kind)],
+        actor=actor,
+        subject=f"retention_entry:{entry.pk}",
+        details={
+            "about": entry.subject,
+            "runs": len(entry.executions),
+            **{name: entry.detail[name] for name in _EVENT_DETAILS if name in entry.detail},
+        },
     )
 
 
@@ -229,9 +255,13 @@ def erase_batch(policy: RetentionPolicy) -> int:
     ids = list(due.values_list("execution_id", flat=True)[: conf.retention_batch()])
     if not ids:
         return 0
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT holdpoint_erase(%s, %s::bigint[])", [policy.pk, ids])
         erased = int(cursor.fetchone()[0])
+        if erased:
+            # The function has written the entry in this transaction.
+            entries = RetentionEntry.objects.filter(kind=RetentionEntry.Kind.ERASED)
+            _record(entries.filter(executions__overlap=ids).latest("id"), "system")
     if erased:
         crashpoint("retention.erased")
         logger.info("erased %s runs under the policy “%s”", erased, policy)

@@ -17,13 +17,13 @@ from reviews.audit.reveals import (
     execution_place,
     hold_place,
     may_reveal,
+    record_reveal,
     task_place,
     task_rules,
 )
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Masked, Rules, masked
 from reviews.decisions.rights import NotAllowed, fresh_user
-from reviews.models import SecretReveal
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.reasons import Reason
@@ -71,18 +71,11 @@ def revealed_execution(
             raise NotAllowed(Reason("scope_missing", {"scope": "decide"}), "scope")
         if not may_reveal(person, execution):
             raise NotAllowed(REVEAL_DENIED, "not_in_group")
-        SecretReveal.objects.bulk_create(
-            SecretReveal(
-                execution=execution,
-                user=person,
-                actor=person.get_username(),
-                source="rest",
-                place=place,
-                path=", ".join(each or "the whole value" for each in secret.paths),
-            )
-            for _, _, view, place in _parts(execution, body)
-            for secret in view.secrets
-        )
+        for _, _, view, place in _parts(execution, body):
+            for secret in view.secrets:
+                record_reveal(
+                    execution=execution, person=person, source="rest", place=place, secret=secret
+                )
     _mask_texts(body)
     return {**body, "masked": []}
 

@@ -13,7 +13,7 @@ import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from django.contrib.admin.models import ADDITION, DELETION, LogEntry
+from django.contrib.admin.models import ADDITION, DELETION
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.crypto import constant_time_compare
@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 
 from reviews.models import SlackAccount, SlackLinkCode, SlackWorkspace
 from workflows.api.throttling import is_attempt_allowed
+from workflows.security_events.services import log_change
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -129,9 +130,8 @@ def _digest(code: str) -> str:
 
 
 def _log(user: User, account: SlackAccount, flag: int) -> None:
-    rows = SlackAccount.objects.filter(pk=account.pk)
     message = _("Slack account %(account)s in %(workspace)s") % {
         "account": account.slack_user,
         "workspace": account.workspace.name,
     }
-    LogEntry.objects.log_actions(user.pk, rows, flag, change_message=message, single_object=True)
+    log_change(actor=user, row=account, flag=flag, message=message)

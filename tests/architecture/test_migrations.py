@@ -31,6 +31,8 @@ RELEASED = {
 }
 #: Migrations that break a rule, and why the last release may serve meanwhile all the same.
 REVIEWED = {
+    "reviews.0043_no_security_triggers": "security events of the last release are not recorded any"
+    " more; its work goes on without them",
     "reviews.0027_records_by_target": "decisions wait while the index is built: a second per"
     " 100,000 records",
     "workflows.0053_identity_by_user_id": "it fills ids where names were; processes of the last"

@@ -37,7 +37,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from reviews.models import (
-    ChatHook, NoticeMessage, ReviewClaim, SecurityExport, SlackAccount, SlackChannel, SlackMessage,
+    ChatHook, NoticeMessage, ReviewClaim, SlackAccount, SlackChannel, SlackMessage,
     SlackWorkspace)
 from workflows.models import (
     Absence, BusinessCalendar, Capability, Gate, GateCall, Grant, Hold, McpServer, SignInAlert)
@@ -58,7 +58,6 @@ BusinessCalendar.objects.get_or_create(
 gate, _ = Gate.objects.get_or_create(name="pears")
 gate.servers.set(McpServer.objects.all())
 GateCall.objects.get_or_create(gate=gate, user=operator, tool="git.git_log", policy="allow")
-SecurityExport.objects.get_or_create(name="file")
 SignInAlert.objects.get_or_create(
     kind="account", account="x", defaults={"failures": 3, "locked_until": later})
 hook, _ = ChatHook.objects.get_or_create(name="chat", defaults={"enabled": False})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION
 from django.db import transaction
 from django.http import Http404
 
@@ -13,6 +13,7 @@ from workflows.engine.dag import ExternalActionTask, Plan
 from workflows.engine.plan_validation import Problem
 from workflows.executions.validation import InvalidRequest, check_groups
 from workflows.models import ApprovalPolicy
+from workflows.security_events.services import log_change
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -78,21 +79,15 @@ def _save(actor: User, fields: Mapping[str, Any], policy: ApprovalPolicy | None)
         raise InvalidRequest(problems)
     row.save()
     if policy is None:
-        _log(actor, row, ADDITION, [{"added": {}}])
+        log_change(actor=actor, row=row, flag=ADDITION, message=[{"added": {}}])
     elif changed:
-        _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+        message = [{"changed": {"fields": changed}}]
+        log_change(actor=actor, row=row, flag=CHANGE, message=message)
     return row
 
 
 def delete_policy(*, actor: User, policy: ApprovalPolicy) -> None:
     """Delete a policy; the next longest pattern applies to its actions."""
     with transaction.atomic():
-        _log(actor, policy, DELETION, "")
+        log_change(actor=actor, row=policy, flag=DELETION)
         policy.delete()
-
-
-def _log(
-    actor: User, policy: ApprovalPolicy, flag: int, message: list[dict[str, Any]] | str
-) -> None:
-    rows = ApprovalPolicy.objects.filter(pk=policy.pk)
-    LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)

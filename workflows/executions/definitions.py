@@ -17,8 +17,9 @@ from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, 
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.engine.reasons import Reason
-from workflows.models import Workflow, WorkflowVersion
+from workflows.models import SecurityEvent, Workflow, WorkflowVersion
 from workflows.planning.planner import suggest
+from workflows.security_events.services import record_security_event
 
 from . import access
 from .validation import (
@@ -270,7 +271,7 @@ def record_version(
     newest = WorkflowVersion.objects.filter(workflow=workflow).order_by("-number").first()
     if newest is not None and newest.definition == definition:
         return newest
-    return WorkflowVersion.objects.create(
+    version = WorkflowVersion.objects.create(
         workflow=workflow,
         number=newest.number + 1 if newest else 1,
         definition=definition,
@@ -279,6 +280,13 @@ def record_version(
         comment=mask_secrets(comment)[:1000],
         restored=restored,
     )
+    record_security_event(
+        kind=SecurityEvent.Kind.WORKFLOW_SAVED,
+        actor=author or "",
+        subject=f"workflow:{workflow.pk}",
+        details={"workflow": workflow.name, "version": version.number},
+    )
+    return version
 
 
 def restore_version(*, actor: User, workflow: Workflow, number: int) -> Workflow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from workflows.models import QueuedCommand as QueuedCommandRow
 from workflows.realtime.change_notifications import ChangeNotifier
+from workflows.security_events.grants import record_granted
 
 from . import sql as sql
 from .lineage import ancestors_of
@@ -195,10 +196,9 @@ class JournalRun:
         parts, parameters = self._parts(rows)
         statement = sql.COMMIT_STEP.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
-        result = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        scalars = {**self._scalars(rows), "wake_at": wake_at}
+        result = self._execute_step(statement, {**scalars, **parameters})
         crashpoint("step.after")
-        if not result:
-            raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(result[0][0]), bool(result[0][1])
         self._set_clock(float(result[0][2]))
         self._renewed = time.monotonic()
@@ -208,6 +208,19 @@ class JournalRun:
         self._committed = self.state
         if self._fence is not None:
             self.publish(at_once=status_changed)
+
+    def _execute_step(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Execute the statement; a step that grants something is recorded with it.
+
+        Raises LeaseLost or StaleVersion if another process was faster.
+        """
+        with transaction.atomic() if "grants" in parameters else nullcontext():
+            result = execute(statement, parameters)
+            if not result:
+                raise LeaseLost if self._fence is not None else StaleVersion
+            if "grants" in parameters:
+                record_granted([row["hold_id"] for row in json.loads(parameters["grants"])])
+        return result
 
     def _in_clock_time(self, hold: Row) -> Row:
         """Return the hold with its deadlines counted in the business hours of the policy."""

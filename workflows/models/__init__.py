@@ -21,6 +21,7 @@ from .mcp_servers import McpServer
 from .metrics import EventCursor, Total
 from .permissions import Capability, Grant
 from .review_rules import RuleVersion
+from .security_events import SecurityEvent
 from .speculation import Speculation
 from .tokens import ApiToken, SignInAlert, UnknownTokens
 from .visibility import Audience, ExecutionWords, Shaper, Waiting
@@ -57,6 +58,7 @@ __all__ = [
     "PlanRevision",
     "QueuedCommand",
     "RuleVersion",
+    "SecurityEvent",
     "Shaper",
     "SignInAlert",
     "Speculation",

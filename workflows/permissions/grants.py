@@ -15,6 +15,7 @@ from workflows.engine.permissions import NAMED, PermissionSet, admits
 from workflows.engine.reasons import Reason
 from workflows.executions import access
 from workflows.models import Grant
+from workflows.security_events.grants import record_revoked
 
 from . import deny_list
 
@@ -113,18 +114,23 @@ def revoke(*, grant: Grant, user: User) -> Grant:
     """
     if not may_revoke(user, grant):
         raise Refused("not_allowed", Reason("may_not_revoke"))
-    if not end_grants(Grant.objects.filter(pk=grant.pk, revoked_at=None), by=user.get_username()):
+    if not end_grants(Grant.objects.filter(pk=grant.pk, revoked_at=None), by=user):
         grant.refresh_from_db()
         raise Refused("revoked", Reason("grant_revoked", {"actor": grant.revoked_by}))
     grant.refresh_from_db()
     return grant
 
 
-def end_grants(rows: QuerySet[Grant], *, by: str) -> int:
+def end_grants(rows: QuerySet[Grant], *, by: User) -> int:
     """Revoke these grants and return how many there were.
 
     The locks come first: `revoked_at` is then after the last use of a grant that was in use.
     """
     with transaction.atomic():
-        ids = list(rows.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
-        return Grant.objects.filter(pk__in=ids).update(revoked_at=Now(), revoked_by=by)
+        grants = list(rows.select_for_update(of=("self",)).order_by("pk"))
+        Grant.objects.filter(pk__in=[each.pk for each in grants]).update(
+            revoked_at=Now(), revoked_by=by.get_username()
+        )
+        for grant in grants:
+            record_revoked(grant, by)
+    return len(grants)

@@ -25,7 +25,8 @@ from workflows.engine.actors import Actor
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.models import ApiToken, Gate, Workflow
+from workflows.models import ApiToken, Gate, SecurityEvent, Workflow
+from workflows.security_events.services import record_security_event
 
 from . import step_up
 
@@ -90,6 +91,7 @@ def create_token(
             expires_at=expires_at,
             made_by=maker,
         )
+        _record(SecurityEvent.Kind.TOKEN_CREATED, token, actor=user)
     return token, text
 
 
@@ -139,7 +141,7 @@ def store_oauth_token(
     same = ApiToken.objects.select_for_update(of=("self",)).filter(oauth_family=family)
     known = same.first()
     if known is None:
-        ApiToken.objects.create(
+        token = ApiToken.objects.create(
             user=user,
             name=(client.name or client.client_id)[:_MAX_NAME],
             oauth_client=client,
@@ -147,6 +149,7 @@ def store_oauth_token(
             oauth_code_digest=_code_digest(code) if code else None,
             **changes,
         )
+        _record(SecurityEvent.Kind.TOKEN_CREATED, token, actor=user)
         return
     if known.revoked_at is not None:
         raise Revoked
@@ -155,7 +158,8 @@ def store_oauth_token(
 
 def end_oauth_family(family: UUID) -> None:
     """End the API token of a consent that its client gave back."""
-    ApiToken.objects.filter(oauth_family=family, revoked_at=None).update(revoked_at=Now())
+    with transaction.atomic():
+        _switch_off(ApiToken.objects.filter(oauth_family=family), by=None)
 
 
 def revoke_oauth_code(code: str) -> None:
@@ -317,19 +321,47 @@ def _is_stale(noted: datetime | None) -> bool:
     return noted is None or timezone.now() - noted > _USE_NOTED_EVERY
 
 
-def revoke(*, tokens: QuerySet[ApiToken]) -> int:
-    """Revoke tokens and the tokens created with them; returns how many of `tokens` were active."""
+def revoke(*, tokens: QuerySet[ApiToken], by: User | None = None) -> int:
+    """Revoke tokens and the tokens created with them; returns how many of `tokens` were active.
+
+    `by` is None if a client or a rule of OAuth ends them.
+    """
     with transaction.atomic():
         _end_consents(tokens)
         ids = set(tokens.values_list("pk", flat=True))
-        switched_off = ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
+        switched_off = _switch_off(ApiToken.objects.filter(pk__in=ids), by=by)
         known = set(ids)
         while ids:
             made = ApiToken.objects.filter(made_by__in=ids).exclude(pk__in=known)
             ids = set(made.values_list("pk", flat=True))
             known |= ids
-            ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
+            _switch_off(ApiToken.objects.filter(pk__in=ids), by=by)
     return switched_off
+
+
+def _switch_off(tokens: QuerySet[ApiToken], *, by: User | None) -> int:
+    """Revoke those of these tokens that are not revoked, in the caller's transaction."""
+    rows = tokens.filter(revoked_at=None).select_related("user", "oauth_client")
+    active = list(rows.select_for_update(of=("self",)).order_by("pk"))
+    ApiToken.objects.filter(pk__in=[each.pk for each in active]).update(revoked_at=Now())
+    for token in active:
+        _record(SecurityEvent.Kind.TOKEN_REVOKED, token, actor=by or "")
+    return len(active)
+
+
+def _record(kind: SecurityEvent.Kind, token: ApiToken, *, actor: User | str) -> None:
+    client = token.oauth_client
+    record_security_event(
+        kind=kind,
+        actor=actor,
+        subject=f"token:{token.prefix}",
+        details={
+            "name": token.name,
+            "owner": token.user.get_username(),
+            "scopes": token.scopes,
+            "oauth_client": client.client_id if client is not None else None,
+        },
+    )
 
 
 def _end_consents(tokens: QuerySet[ApiToken]) -> None:

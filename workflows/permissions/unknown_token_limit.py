@@ -16,6 +16,8 @@ from django.utils import timezone
 from workflows import conf
 from workflows.models import SignInAlert, UnknownTokens
 
+from .sign_in_alerts import create_alert
+
 logger = logging.getLogger(__name__)
 
 #: One statement, so that several web processes count every failure once.
@@ -44,7 +46,7 @@ def count_unknown_token(address: str) -> float:
             failures, left = cursor.fetchone()
         if failures == most + 1:
             logger.warning("too many unknown tokens from %s", address)
-            SignInAlert.objects.create(
+            create_alert(
                 kind=SignInAlert.Kind.TOKENS,
                 address=address,
                 failures=failures,

@@ -16,7 +16,8 @@ from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import ReviewRules
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.models import RuleVersion, Workflow
+from workflows.models import RuleVersion, SecurityEvent, Workflow
+from workflows.security_events.services import record_security_event
 
 from . import active_rules
 
@@ -174,4 +175,16 @@ def _add(workflow: Workflow, expected: int, **fields: Any) -> RuleVersion:
         newest = active_rules.versions(workflow).values_list("number", flat=True).first() or 0
         if newest != expected:
             raise RulesChanged(newest)
-        return RuleVersion.objects.create(workflow=workflow, number=newest + 1, **fields)
+        version = RuleVersion.objects.create(workflow=workflow, number=newest + 1, **fields)
+        record_security_event(
+            kind=SecurityEvent.Kind.RULES_PUBLISHED,
+            actor=version.author or version.author_name,
+            subject=f"workflow:{workflow.pk}",
+            details={
+                "workflow": workflow.name,
+                "version": version.number,
+                "rules": len(version.rules),
+                "source": version.source,
+            },
+        )
+    return version

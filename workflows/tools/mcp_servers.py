@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
@@ -20,6 +20,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions.layer_runner import spec_of
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
+from workflows.security_events.services import log_change
 
 from . import catalogue_sync
 from .mcp_client import address_problem, env_problem, paths_problem, ports_problem
@@ -199,9 +200,10 @@ def save_server(
         with transaction.atomic():
             row.save()
             if server is None:
-                _log(actor, row, ADDITION, [{"added": {}}])
+                log_change(actor=actor, row=row, flag=ADDITION, message=[{"added": {}}])
             elif changed:
-                _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+                message = [{"changed": {"fields": changed}}]
+                log_change(actor=actor, row=row, flag=CHANGE, message=message)
     except IntegrityError:
         # Another request has stored the name since the check.
         raise taken from None
@@ -212,7 +214,7 @@ def save_server(
 def delete_server(*, actor: User, server: McpServer) -> None:
     """Delete a server and log it; its tools become missing."""
     with transaction.atomic():
-        _log(actor, server, DELETION, "")
+        log_change(actor=actor, row=server, flag=DELETION)
         server.delete()
     catalogue_sync.retire_servers()
 
@@ -265,8 +267,3 @@ def import_servers(*, actor: User, data: Any, confirmed: bool) -> list[McpServer
             save_server(actor=actor, fields=each, confirmed=confirmed, by_token=False)
             for each in rows
         ]
-
-
-def _log(actor: User, server: McpServer, flag: int, message: str | list[dict[str, Any]]) -> None:
-    rows = McpServer.objects.filter(pk=server.pk)
-    LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)

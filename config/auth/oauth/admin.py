@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from oauth2_provider.models import Application
 
+from .client_events import record_deleted, record_registered
 from .clients import is_safe_redirect
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
     Base = admin.ModelAdmin[Application]
     ClientFormBase = forms.ModelForm[Application]
 else:
@@ -61,6 +65,19 @@ class ClientAdmin(Base):
     list_display = ("__str__", "client_id", "registration_source", "created")
     list_filter = ("registration_source",)
     search_fields = ("name", "client_id")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        super().save_model(request, obj, form, change)
+        if not change:
+            record_registered(obj, by=cast("User", request.user))
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        super().delete_model(request, obj)
+        record_deleted(obj, by=cast("User", request.user))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for client in queryset:
+            self.delete_model(request, client)
 
 
 class NoPages(Base):

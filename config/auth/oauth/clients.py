@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.cache import cache
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from oauth2_provider.models import clear_expired, get_application_model
 
 from workflows.api.throttling import is_attempt_allowed
 from workflows.common.client_address import address_of, client_address
+
+from .client_events import record_deleted
 
 _KEPT_UNUSED = timedelta(days=1)
 #: Seconds between two rounds of cleaning up, and in which an address's attempts count.
@@ -119,5 +122,9 @@ def clean_up() -> int:
         refreshtoken=None,
         grant=None,
     )
-    _, deleted = unused.delete()
-    return int(deleted.get(model._meta.label, 0))
+    with transaction.atomic():
+        clients = list(unused.select_for_update(of=("self",)))
+        model.objects.filter(pk__in=[each.pk for each in clients]).delete()
+        for client in clients:
+            record_deleted(client, by="system")
+    return len(clients)

@@ -8,7 +8,11 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
-from oauth2_provider.models import get_access_token_model, get_refresh_token_model
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_refresh_token_model,
+)
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauthlib.common import Request
 from oauthlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
@@ -17,6 +21,7 @@ from workflows.conf import site_url
 from workflows.executions.validation import InvalidRequest
 from workflows.permissions import tokens
 
+from .client_events import record_registered
 from .clients import is_safe_redirect
 
 
@@ -73,6 +78,17 @@ class OAuthValidator(OAuth2Validator):  # type: ignore[misc]
                 raise InvalidScopeError(description=str(invalid), request=request) from None
             except tokens.Revoked:
                 raise InvalidGrantError(request=request) from None
+
+    def validate_client_id(
+        self, client_id: str, request: Request, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Record a client that the toolkit has just read from its document."""
+        clients = get_application_model().objects.filter(client_id=client_id)
+        is_known = clients.exists()
+        valid = super().validate_client_id(client_id, request, *args, **kwargs)
+        if valid and not is_known:
+            record_registered(clients.get())
+        return bool(valid)
 
     def validate_redirect_uri(
         self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kwargs: Any

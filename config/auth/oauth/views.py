@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +27,7 @@ from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
 
 from workflows.conf import site_url
 
+from .client_events import record_deleted, record_registered
 from .clients import unsafe_redirect
 from .options import SCOPES
 
@@ -150,9 +153,25 @@ class _SafeRedirects:
 class RegistrationView(_SafeRedirects, DynamicClientRegistrationView):  # type: ignore[misc]
     """django-oauth-toolkit's view of RFC 7591, with safe redirect URIs only."""
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response: HttpResponse = super().post(request, *args, **kwargs)
+        if response.status_code == HTTPStatus.CREATED:
+            client_id = json.loads(response.content)["client_id"]
+            record_registered(get_application_model().objects.get(client_id=client_id))
+        return response
+
 
 class RegisteredClientView(_SafeRedirects, DynamicClientRegistrationManagementView):  # type: ignore[misc]
     """django-oauth-toolkit's view of RFC 7592, with safe redirect URIs only."""
+
+    def delete(
+        self, request: HttpRequest, client_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        client = get_application_model().objects.filter(client_id=client_id).first()
+        response: HttpResponse = super().delete(request, client_id, *args, **kwargs)
+        if client is not None and response.status_code == HTTPStatus.NO_CONTENT:
+            record_deleted(client)
+        return response
 
 
 class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[misc]

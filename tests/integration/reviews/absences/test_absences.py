@@ -18,7 +18,7 @@ from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
-from reviews.models import DeniedAttempt, HumanReviewRecord, Notice, SecurityEvent
+from reviews.models import DeniedAttempt, HumanReviewRecord, Notice
 from reviews.notifications import notice_text
 from reviews.people.services import set_active
 from reviews.queue import claims
@@ -27,7 +27,7 @@ from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, on
 from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.support.pages import browser, open_page
 from workflows.executions import access
-from workflows.models import Absence, Hold
+from workflows.models import Absence, Hold, SecurityEvent
 from workflows.permissions.roles import ensure_roles
 
 pytestmark = pytest.mark.django_db

@@ -193,15 +193,16 @@ def test_second_factors_are_security_events(desk: Desk) -> None:
     browser.enrol()
     browser.post("/account/second-factor/totp/deactivate/")
     found = desk.site.rows(
-        "SELECT kind, actor, details FROM reviews_securityevent"
-        " WHERE kind LIKE 'factor%%' AND details ->> 'owner' = %s ORDER BY id",
+        "SELECT kind, subject, details FROM workflows_securityevent"
+        " WHERE kind LIKE 'factor%%' AND actor = %s ORDER BY id",
         "leaver",
     )
-    for kind, actor in (("factor_added", "leaver"), ("factor_removed", "")):
+    (person,) = desk.site.rows("SELECT id FROM auth_user WHERE username = %s", "leaver")
+    for kind in ("factor_added", "factor_removed"):
         events = [each for each in found if each[0] == kind]
-        assert {each[1] for each in events} == {actor}
-        assert {each[2]["factor"] for each in events} == {"totp", "recovery_codes"}
-    assert {key for each in found for key in each[2]} == {"factor", "owner"}
+        assert {each[1] for each in events} == {f"user:{person[0]}"}
+        assert sorted(each[2]["factor"] for each in events) == ["recovery_codes", "totp"]
+    assert {key for each in found for key in each[2]} == {"factor"}
 
 
 def test_a_password_does_not_remove_the_second_factor(desk: Desk) -> None:

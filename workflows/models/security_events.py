@@ -1,19 +1,20 @@
-"""Security events for a SIEM, and how far each destination has received them."""
+"""Security events."""
 
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
 from django.db.models.functions import Now
 
 
 class SecurityEvent(models.Model):
-    """A security event.  Triggers write it in the transaction of the event: migrations 0028, 0033,
-    0035 and, where second factors are enabled, one of `config.auth.second_factor`.
+    """Something that a security team wants to know of, such as a sign-in or a revealed value.
 
-    The exporter numbers events with `position` after their commit, so that an event of a long
-    transaction never gets a position that a destination has passed already.
+    Append-only: a trigger refuses changes, and deletions before `KEPT_AT_LEAST_DAYS`.
+    `workflows.security_events.services` writes the rows.
     """
+
+    #: Age in days below which the database deletes no event.
+    KEPT_AT_LEAST_DAYS = 30
 
     class Kind(models.TextChoices):
         SIGN_IN = "sign_in", "sign-in"
@@ -42,37 +43,19 @@ class SecurityEvent(models.Model):
 
     kind = models.CharField(max_length=20, choices=Kind.choices)
     at = models.DateTimeField("time", db_default=Now())
-    # The person, as the source of the event names them; "" if it names nobody.
-    actor = models.CharField(max_length=255, blank=True, default="", db_default="")
-    address = models.CharField(max_length=45, blank=True, default="", db_default="")
+    # A name, not a foreign key: events outlive accounts, and the name of a failed sign-in is as
+    # typed.  "" if nobody acted.
+    actor = models.CharField(max_length=255, blank=True, default="")
+    actor_id = models.BigIntegerField("user id", null=True)
+    # What the event is about, as `type:id`.
+    subject = models.CharField(max_length=255, blank=True, default="")
+    # The client's address; of IPv6 the network.  "" if the event has none.
+    address = models.CharField(max_length=45, blank=True, default="")
     details = models.JSONField(default=dict)
-    position = models.BigIntegerField(null=True, unique=True)
 
     class Meta:
         ordering = ("-id",)
-        indexes = [
-            models.Index(fields=["id"], condition=Q(position=None), name="security_event_new"),
-            models.Index(fields=["at"], name="security_event_by_time"),
-        ]
+        indexes = [models.Index(fields=["at"], name="security_event_time")]
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.pk}"
-
-
-class SecurityExport(models.Model):
-    """A destination of security events: the last one that it received, and its last error."""
-
-    name = models.CharField(max_length=10, primary_key=True)
-    position = models.BigIntegerField(default=0, db_default=0)
-    sent_at = models.DateTimeField("last sent", null=True)
-    failures = models.IntegerField(default=0, db_default=0)
-    retry_at = models.DateTimeField("next attempt", null=True)
-    error = models.TextField("last error", blank=True, default="", db_default="")
-
-    class Meta:
-        ordering = ("name",)
-        verbose_name = "destination of security events"
-        verbose_name_plural = "destinations of security events"
-
-    def __str__(self) -> str:
-        return self.name
