@@ -92,7 +92,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     record.hash = record_hash(head.hash, record.canonical)
     record.signature = sign("record", record.hash)
     record.save(force_insert=True)
-    _index_comment(record)
+    _index_words(record)
     record_security_event(
         kind=SecurityEvent.Kind.DECISION,
         actor=verdict.reviewer or verdict.actor,
@@ -111,18 +111,16 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     return record
 
 
-#: Characters that part words, as in the trigger.
+#: Characters that part words, as in `holdpoint_erase`.
 _SEPARATORS: Final = str.maketrans("._-/:", "     ")
 
 
-def _index_comment(record: HumanReviewRecord) -> None:
-    """Add the words of the comment to the search; a trigger has stored the other ones."""
-    if not record.comment:
-        return
+def _index_words(record: HumanReviewRecord) -> None:
+    """Store the words of the record for full-text search."""
     texts = (record.node_id, record.target, record.comment, record.workflow_title)
     text = " ".join((*texts, record.actor)).translate(_SEPARATORS)
     words = SearchVector(Value(text), config="simple")
-    RecordWords.objects.filter(pk=record.pk).update(words=words)
+    RecordWords.objects.create(record=record, words=words)
 
 
 @dataclass(frozen=True, slots=True)

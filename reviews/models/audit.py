@@ -236,10 +236,7 @@ class HumanReviewRecord(models.Model):
 
 
 class RecordWords(models.Model):
-    """Full-text index of a record's task, tool, comment, workflow and person.
-
-    Written by a trigger on records (migration 0009), and again with the comment.
-    """
+    """Full-text index of a record's task, tool, comment, workflow and person."""
 
     record = models.OneToOneField(
         HumanReviewRecord, primary_key=True, on_delete=models.CASCADE, related_name="words"

@@ -31,6 +31,7 @@ RELEASED = {
 }
 #: Migrations that break a rule, and why the last release may serve meanwhile all the same.
 REVIEWED = {
+    "reviews.0044_no_words_trigger": "decisions of the last release are not found by their words",
     "reviews.0043_no_security_triggers": "security events of the last release are not recorded any"
     " more; its work goes on without them",
     "reviews.0027_records_by_target": "decisions wait while the index is built: a second per"

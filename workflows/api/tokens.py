@@ -172,5 +172,5 @@ class TokenView(APIView):
         responses={204: None, **problems(403, 404)},
     )
     def delete(self, request: Request, token_id: str) -> Response:
-        tokens.revoke(tokens=self._mine(request, token_id), by=request.user)
+        tokens.revoke(tokens=self._mine(request, token_id), by=caller(request))
         return Response(status=204)

@@ -47,11 +47,13 @@ def record_security_event(
     Args:
         details: JSON; the keys of each kind are documented.
     """
-    if not isinstance(actor, str):
-        actor, actor_id = actor.get_username(), actor.pk
+    if isinstance(actor, str):
+        name = actor
+    else:
+        name, actor_id = actor.get_username(), actor.pk
     event = SecurityEvent.objects.create(
         kind=kind,
-        actor=storable(mask_secrets(actor), 255),
+        actor=storable(mask_secrets(name), 255),
         actor_id=actor_id,
         subject=storable(mask_secrets(subject), 255),
         address=address,

@@ -253,9 +253,9 @@ def test_events_are_never_changed_and_young_ones_never_deleted() -> None:
         "DELETE FROM workflows_securityevent",
     ):
         with (
+            pytest.raises(DatabaseError, match="append-only"),
             transaction.atomic(),
             connection.cursor() as cursor,
-            pytest.raises(DatabaseError, match="append-only"),
         ):
             cursor.execute(statement)
     assert SecurityEvent.objects.get().actor == "ann"
