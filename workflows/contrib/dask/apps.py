@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.core.checks import register
 
-from workflows.remote.registry import RemoteRunner, register_runner
+from workflows.remote.port import RemoteRunner
+from workflows.remote.registry import register_runner
 
 from . import conf
 
