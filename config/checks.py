@@ -1,7 +1,6 @@
 """System checks for settings that seem to work and later lose data, work or protection."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from django.apps import AppConfig
@@ -163,20 +162,6 @@ def step_up_tables(
         message = f"HOLDPOINT_STEP_UP is on, and this role may not use the table {closed[0]!r}."
         return [Error(message, hint=hint, id="holdpoint.E008")]
     return []
-
-
-@register(TAG)
-def remote_runner(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Require the package of a configured remote runner, without which every remote task fails."""
-    if not settings.HOLDPOINT["dask_scheduler"] or find_spec("distributed") is not None:
-        return []
-    return [
-        Error(
-            "HOLDPOINT_DASK_SCHEDULER is set, and the package distributed is not installed.",
-            hint="Install the extra `dask`.",
-            id="holdpoint.E009",
-        )
-    ]
 
 
 @register(TAG)

@@ -85,17 +85,6 @@ def task_timeout_seconds() -> float:
     return float(_value("task_timeout_seconds"))
 
 
-def dask_scheduler() -> str:
-    """Address of the Dask scheduler for tasks with `"runner": "dask"`; "" is none."""
-    return str(_value("dask_scheduler"))
-
-
-def dask_tls_files() -> tuple[str, str, str]:
-    """Files of the CA, the certificate and its key for the Dask scheduler; empty without TLS."""
-    ca, certificate, key = _value("dask_tls_files")
-    return str(ca), str(certificate), str(key)
-
-
 def speculation_window() -> int:
     """Number of the latest decisions about a workflow's results that decide whether to pause."""
     return int(_value("speculation_window"))

@@ -70,6 +70,7 @@ INSTALLED_APPS = [
     "oauth2_provider",
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
+    "workflows.contrib.dask.apps.DaskConfig",
     "reviews.apps.ReviewsConfig",
 ]
 

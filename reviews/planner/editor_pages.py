@@ -27,7 +27,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions.definitions import WorkflowChanged
 from workflows.models import Execution, Workflow
 from workflows.planning.planner import known_tools
-from workflows.remote.services import configured_runners
+from workflows.remote.registry import configured_runners
 from workflows.tools import registry
 
 from .argument_forms import argument_fields

@@ -72,8 +72,8 @@ class _Task(_Frozen, ABC):
         return frozenset(references(self.values)) - SOURCES
 
 
-#: The remote runners.
-Runner = Literal["dask"]
+#: The name of a remote runner.
+Runner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 
 
 class ToolTask(_Task):

@@ -36,7 +36,7 @@ class RemoteRunner(Protocol):
         """Return the handles of all calls of this installation, and whether each has ended."""
 
     def cancel(self, handles: Collection[str]) -> None:
-        """Stop and forget these calls; one that Dask runs already goes on until it ends."""
+        """Stop and forget these calls; one that runs already may go on until it ends."""
 
     def key_of(self, handle: str) -> str:
         """Return the key under which the call was submitted."""

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workflows import conf
 from workflows.common.stored_text import storable
 from workflows.engine.dag import Runner, ToolTask
 from workflows.engine.permissions import PermissionSet
@@ -19,20 +18,12 @@ from workflows.engine.state import RemoteCall
 from workflows.tools import registry
 
 from . import live_output
-from .dask_runner import DaskRunner
-from .port import RemoteRunner, RunnerUnavailable
+from .port import RunnerUnavailable
+from .registry import configured_runners
 
 logger = logging.getLogger(__name__)
 
 _MAX_ERROR = 500
-
-
-def configured_runners() -> dict[str, RemoteRunner]:
-    """Return the runners of this installation by name."""
-    found: dict[str, RemoteRunner] = {}
-    if conf.dask_scheduler():
-        found["dask"] = DaskRunner(conf.dask_scheduler())
-    return found
 
 
 def runner_of(task: ToolTask) -> Runner | None:

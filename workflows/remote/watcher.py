@@ -23,7 +23,7 @@ from workflows.journal import sweeper_queries
 
 from . import live_output
 from .port import RemoteRunner, RunnerUnavailable
-from .services import configured_runners
+from .registry import configured_runners
 
 logger = logging.getLogger(__name__)
 

@@ -62,17 +62,6 @@ def test_the_policy_floor_is_a_policy(settings, floor: dict, faults: int) -> Non
     assert [message.id for message in found] == ["holdpoint.E007"] * faults
 
 
-@pytest.mark.parametrize(
-    ("address", "hints"), [("", []), ("tcp://127.0.0.1:8786", ["Install the extra `dask`."])]
-)
-def test_a_runner_needs_its_package(
-    given, monkeypatch: pytest.MonkeyPatch, address: str, hints: list[str]
-) -> None:
-    given(HOLDPOINT={"dask_scheduler": address})
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    assert [message.hint for message in checks.remote_runner(None)] == hints
-
-
 @pytest.mark.parametrize(("lease", "count"), [(30.0, 0), (10.0, 1), (5.0, 1)])
 def test_a_lease_of_webhooks_outlasts_an_attempt(given, lease: float, count: int) -> None:
     given(HOLDPOINT={"webhook_lease_seconds": lease, "webhook_timeout_seconds": 10.0})

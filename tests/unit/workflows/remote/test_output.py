@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from workflows.engine.ports import Failure
-from workflows.remote import dask_runner
 from workflows.remote.capture import capturing
 from workflows.remote.output import MAX_LINE, MAX_LINES, MAX_TEXT, Output, clean
-from workflows.remote.results import result_of
+from workflows.remote.results import failed, result_of
 from workflows.tools.context import ToolContext
 
 
@@ -64,8 +63,7 @@ def test_the_output_of_a_cluster_is_not_trusted(sent: Any, read: Output) -> None
 def test_the_errors_of_a_cluster_can_be_stored() -> None:
     text = "a\0b\ud800" + "x" * 5000
     sent = json.dumps({"error": "x" * 5000, "retryable": False})
-    failed = {"state": "failed", "text": text, "printed": ""}
-    for outcome in (dask_runner._outcome(failed), result_of(sent)):
+    for outcome in (failed(text, retryable=True), result_of(sent)):
         assert isinstance(outcome, Failure)
         assert len(outcome.message) == 2000
         assert "\0" not in outcome.message

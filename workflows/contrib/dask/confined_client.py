@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from workflows import conf
 from workflows.common import landlock, seccomp
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.json_limits import Limits
 from workflows.permissions import deny_list
+from workflows.remote.port import RunnerUnavailable
 
-from .port import RunnerUnavailable
+from . import conf
 
 #: Seconds for one request, the start of the process included.
 _TIMEOUT: Final = 120
@@ -36,7 +36,7 @@ _TIMEOUT: Final = 120
 _DEFAULT_PORT: Final = 8786
 #: Limits of one answer: the results of many calls, or what they have printed.
 _ANSWER: Final = Limits(max_bytes=64 * 1024 * 1024, nodes=200_000, string_length=2 * 1024 * 1024)
-_PACKAGE: Final = Path(__file__).resolve().parent.parent
+_PACKAGE: Final = Path(__file__).resolve().parents[2]
 #: Folders of the system that programs need.
 _PROGRAMS: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 #: Files of the host that programs need; none of them is a secret.
@@ -53,7 +53,7 @@ def ask(address: str, operation: str, arguments: Mapping[str, Any]) -> Any:
     is_confined = bool(landlock.abi()) and seccomp.is_supported()
     request = {
         "address": address,
-        "tls": [name for name in conf.dask_tls_files() if name],
+        "tls": [name for name in conf.tls_files() if name],
         "operation": operation,
         "arguments": arguments,
         "confined": is_confined,
@@ -84,7 +84,7 @@ def _rules(address: str, folder: str) -> landlock.LandlockRules:
     return landlock.LandlockRules(
         execute=programs,
         read=tuple(
-            os.path.realpath(path) for path in (*_READ, *written, *conf.dask_tls_files()) if path
+            os.path.realpath(path) for path in (*_READ, *written, *conf.tls_files()) if path
         ),
         write=tuple(map(os.path.realpath, written)),
         ports=(port,),
@@ -96,7 +96,7 @@ def _run(request: bytes, rules: landlock.LandlockRules | None, folder: str) -> b
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "workflows.remote.dask_client"],
+            [sys.executable, "-m", "workflows.contrib.dask.client"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

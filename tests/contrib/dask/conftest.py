@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.integration.workflows.conftest import engine as engine
+from tests.integration.workflows.conftest import ledger as ledger
 from tests.support import remote_tools  # noqa: F401  (importing it declares its tools)
 from tests.support.ports import free_port
 from tests.support.processes import ROOT, wait_for
 from workflows.remote.port import RunnerUnavailable
-from workflows.remote.services import configured_runners
+from workflows.remote.registry import configured_runners
 
 #: What the processes of the cluster get of the environment.
 KNOWN = ("PATH", "HOME", "LANG", "TMPDIR")

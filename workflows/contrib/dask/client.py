@@ -1,6 +1,6 @@
-"""The program that speaks with a Dask cluster for `dask_runner`, in a confined process.
+"""The program that speaks with a Dask cluster for `runner`, in a confined process.
 
-    python -m workflows.remote.dask_client < request.json > answer.json
+    python -m workflows.contrib.dask.client < request.json > answer.json
 
 `distributed` unpickles what a cluster sends, so a process of the cluster can execute code here.
 This process therefore has no settings, database, Redis or secrets, and its parent reads JSON only.
@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from workflows.common import seccomp
+from workflows.remote.output import Output
 
-from . import dask_process
-from .output import Output
+from . import process
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -48,7 +48,7 @@ def submit(client: Client, handle: str, request: str) -> dict[str, Any]:
     if handle not in client.list_datasets():
         # Who reads a variable that nobody has set waits for it.
         Variable(handle, client=client).set(Output().as_json())
-        future = client.submit(dask_process.call, request, handle, key=handle, retries=0)
+        future = client.submit(process.call, request, handle, key=handle, retries=0)
         # Another worker with the same attempt may have published it meanwhile.
         with suppress(KeyError):
             client.publish_dataset(future, name=handle)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.contrib.dask.conftest import Cluster
 from tests.integration.workflows.conftest import Engine, review, source
-from tests.integration.workflows.remote.conftest import Cluster
 from tests.support import toolkit
 from tests.support.processes import wait_for
 from workflows.common import crashpoints
@@ -16,7 +16,7 @@ from workflows.executions.selectors import tasks_of
 from workflows.executions.services import InvalidRequest
 from workflows.models import Execution
 from workflows.remote.output import Output
-from workflows.remote.services import configured_runners
+from workflows.remote.registry import configured_runners
 from workflows.remote.watcher import watch
 
 

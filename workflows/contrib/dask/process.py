@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import remote_process
-from .output import Output
+from workflows.remote import remote_process
+from workflows.remote.output import Output
 
 
 def call(request: str, output: str) -> str:

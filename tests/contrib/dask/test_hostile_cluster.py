@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workflows.remote.conftest import Cluster
+from tests.contrib.dask.conftest import Cluster
 from tests.support.processes import ROOT, wait_for
 from workflows.common import landlock
+from workflows.contrib.dask import confined_client
 from workflows.engine.ports import Failure, Success
-from workflows.remote import confined_client
 from workflows.remote.port import RunnerUnavailable
-from workflows.remote.services import configured_runners
+from workflows.remote.registry import configured_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

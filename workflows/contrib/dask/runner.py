@@ -6,7 +6,7 @@ handle.  What a call prints is a variable of Dask with the same name, which has 
 only and is deleted with the call.  The scheduler would keep the events of a topic for each call for
 ever.
 
-The client of Dask runs in a process of its own, see `dask_client` and `confined_client`.  Its
+The client of Dask runs in a process of its own, see `client` and `confined_client`.  Its
 answers come from the cluster, so all of them are checked.
 """
 
@@ -18,11 +18,11 @@ from typing import Any
 from django.utils.crypto import salted_hmac
 
 from workflows.engine.ports import Failure, Success
+from workflows.remote.output import Output
+from workflows.remote.port import RunnerUnavailable
+from workflows.remote.results import failed, lost, result_of
 
 from . import confined_client
-from .output import Output
-from .port import RunnerUnavailable
-from .results import failed, lost, result_of
 
 
 class DaskRunner:
