@@ -7,6 +7,8 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
+from workflows.common.guards import AppendOnlyUntilErased, NoTruncate
+
 
 class Audience(models.Model):
     """A member who may see an execution: the starter as `user:<id>`, groups as `group:<name>`.
@@ -68,6 +70,7 @@ class Shaper(models.Model):
             # Lists leave out what a person shaped: without it, they read the rows of everybody.
             models.Index(fields=["user", "execution"], name="shaper_by_user"),
         ]
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"{self.user_id}: {self.way} of {self.execution_id}"
