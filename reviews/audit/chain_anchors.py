@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 #: The logger that receives heads.
 anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
-#: Key of the advisory lock that the database trigger takes for a receipt (migration 0013).
+#: Key of the advisory lock that the database trigger takes for a receipt.
 RECEIPTS_LOCK = 0x486F6C65
 
 # A writer keeps the lock until its commit, so no earlier record can still be uncommitted.

@@ -242,7 +242,7 @@ class HumanReviewRecord(models.Model):
 class RecordWords(models.Model):
     """Full-text index of a record's task, tool, comment, workflow and person.
 
-    Written by a trigger on records (migration 0009), and again with the comment.
+    Written by a trigger on records, and again with the comment.
     """
 
     record = models.OneToOneField(

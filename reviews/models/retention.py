@@ -194,7 +194,7 @@ class RetentionEntry(models.Model):
 
 
 class ErasableRun(models.Model):
-    """A run whose data a policy lets erase now: a view of the database (migration 0031).
+    """A run whose data a policy lets erase now: a view of the database.
 
     A draft's rows are what it would erase if it was enabled.
     """

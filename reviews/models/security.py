@@ -8,8 +8,8 @@ from django.db.models.functions import Now
 
 
 class SecurityEvent(models.Model):
-    """A security event.  Triggers write it in the transaction of the event: migrations 0028, 0033,
-    0035 and, where second factors are enabled, one of `config.auth.second_factor`.
+    """A security event.  Triggers write it in the transaction of the event: those of `_sql.py` of
+    the migrations and, where second factors are enabled, one of `config.auth.second_factor`.
 
     The exporter numbers events with `position` after their commit, so that an event of a long
     transaction never gets a position that a destination has passed already.

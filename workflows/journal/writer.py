@@ -571,10 +571,10 @@ def fork(
 
 def _copy_shapers(parent: Execution, child: Execution) -> None:
     """Record that people who started or shaped the parent shaped the fork too."""
-    people = Shaper.objects.filter(execution=parent).order_by("user").distinct()
+    people = Shaper.objects.filter(execution=parent).order_by("user_id").distinct()
     Shaper.objects.bulk_create(
         Shaper(execution=child, user_id=user, way=Shaper.Way.ORIGIN)
-        for user in people.values_list("user", flat=True)
+        for user in people.values_list("user_id", flat=True)
     )
 
 

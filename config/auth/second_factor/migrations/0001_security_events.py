@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('mfa', '0003_authenticator_type_uniq'),
-        ('reviews', '0028_security_events'),
+        ('reviews', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
