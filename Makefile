@@ -69,7 +69,7 @@ test-fast: $(STAMP) ## Run the tests that need no server
 
 LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/integration/workflows/webhooks/test_chaos.py \
 	tests/integration/reviews/decisions/test_races.py tests/integration/reviews/decisions/test_withdrawal.py \
-	tests/integration/workflows/api/test_schemathesis.py tests/integration/reviews/search/test_hidden_secrets.py \
+	tests/integration/workflows/api/test_schemathesis.py \
 	tests/unit/workflows tests/unit/reviews tests/upgrade
 
 test-long: $(STAMP) ## Run the tests of races, crashes, chance and upgrades at length (hours)

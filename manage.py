@@ -9,11 +9,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
     from django.core.management import execute_from_command_line
 
-    from workflows.common import gc_freeze
     from workflows.common.parent_death import end_with_starter
 
     end_with_starter()
-    gc_freeze.collect_rarely()
     execute_from_command_line(sys.argv)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, Permission, User
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import ManyToManyField, QuerySet
 from django.forms import ModelForm, ModelMultipleChoiceField
 from django.http import HttpRequest
@@ -17,7 +21,13 @@ from django.utils.translation import gettext_lazy
 
 from config.auth.sign_in_limits import unlock
 from reviews.people import rights
-from reviews.people.services import change_members, end_access
+from reviews.people.services import (
+    change_members,
+    end_access,
+    revoke_tokens,
+    send_password_link,
+    set_active,
+)
 from workflows.admin.filters import TimeFilter
 from workflows.executions.access import ROLES
 from workflows.models import SignInAlert
@@ -51,9 +61,18 @@ class PermissionsField(PermissionsFieldBase):
 
 
 class PersonForm(PersonFormBase):
-    """An account, with the limits that the desk has; `actor` is the user who changes it."""
+    """An account; `actor` is the user who changes it."""
 
     actor: User
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "is_active" in self.fields:
+            self.fields["is_active"].help_text = gettext_lazy(
+                "Without it the person can no longer sign in: the password, sessions, tokens, "
+                "claims, grants, absences, webhooks and links to chats end at once. Decisions and "
+                "runs stay."
+            )
 
     def clean(self) -> dict[str, Any]:
         """Refuse to give more than the actor has, and to remove the last administrator."""
@@ -82,7 +101,7 @@ class PersonForm(PersonFormBase):
 
 @admin.register(User)
 class PersonAdmin(PersonBase):
-    """People, with a link to their page on the desk."""
+    """People: their groups, and actions on several of them."""
 
     empty_text = gettext_lazy("An account lets a person sign in: add one, and choose its groups.")
     list_display = ("username", "email", "group_names", "is_staff", "is_active", "last_login")
@@ -90,6 +109,65 @@ class PersonAdmin(PersonBase):
     # A plain list: the two boxes of Django's script have labels that screen readers do not read.
     filter_horizontal = ()
     form = PersonForm
+    actions = ("activate", "deactivate", "send_password_link", "revoke_tokens")
+
+    @admin.action(description="Activate", permissions=["change"])
+    def activate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Let the selected people sign in again, without what has ended."""
+        self._for_each(request, queryset, partial(set_active, active=True), "Activated: %s.")
+
+    @admin.action(description="Deactivate", permissions=["change"])
+    def deactivate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """End all access of the selected people."""
+        self._for_each(request, queryset, partial(set_active, active=False), "Deactivated: %s.")
+
+    @admin.action(description="Send a link to set a new password", permissions=["change"])
+    def send_password_link(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Mail each selected person a link; nobody else reads it."""
+        self._for_each(request, queryset, send_password_link, "Sent a link to: %s.")
+
+    @admin.action(description="Revoke API tokens", permissions=["revoke_tokens"])
+    def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Revoke all API tokens of the selected people."""
+        self._for_each(request, queryset, revoke_tokens, "Revoked the API tokens of: %s.")
+
+    def has_revoke_tokens_permission(self, request: HttpRequest) -> bool:
+        """Whether the user may change tokens; asked by the action."""
+        return _actor(request).has_perm("workflows.change_apitoken")
+
+    def _for_each(
+        self,
+        request: HttpRequest,
+        people: Iterable[User],
+        change: Callable[..., None],
+        text: str,
+    ) -> None:
+        """Change each person, and report who was changed and who could not be."""
+        changed = []
+        for person in people:
+            try:
+                change(actor=_actor(request), person=person)
+            except (rights.ChangeRefused, PermissionDenied) as refused:
+                self.message_user(request, f"{person}: {refused}", messages.ERROR)
+            else:
+                changed.append(person.get_username())
+        if changed:
+            self.message_user(request, text % ", ".join(changed), messages.SUCCESS)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        """Refuse a new password for an account that has more rights than the user."""
+        person = self.get_object(request, unquote(id))
+        if person is not None and self.has_change_permission(request, person):
+            rights.check_may_take_over(_actor(request), person)
+        return super().user_change_password(request, id, form_url)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """An account's e-mail address receives its new password, so it is as good as one."""
+        readonly = super().get_readonly_fields(request, obj)
+        return readonly if self._may_take_over(request, obj) else (*readonly, "email")
+
+    def _may_take_over(self, request: HttpRequest, person: User | None) -> bool:
+        return person is None or rights.may_take_over(_actor(request), person)
 
     def save_model(
         self,
@@ -131,9 +209,10 @@ class PersonAdmin(PersonBase):
         return super().get_queryset(request).prefetch_related("groups")
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
-        """Leave out the password's hash for those who only read."""
+        """Leave out the password for those who may not set it."""
         fieldsets = super().get_fieldsets(request, obj)
-        if obj is None or self.has_change_permission(request, obj):
+        may_set = self.has_change_permission(request, obj) and self._may_take_over(request, obj)
+        if obj is None or may_set:
             return fieldsets
         return [
             (
@@ -148,8 +227,8 @@ class PersonAdmin(PersonBase):
         return ", ".join(group.name for group in person.groups.all()) or "-"
 
     def view_on_site(self, obj: User) -> str:
-        """The person's page on the desk, which links to their decisions."""
-        return reverse("reviews:person", args=(obj.pk,))
+        """The person's decisions."""
+        return f"{reverse('reviews:history')}?{urlencode({'reviewer': obj.get_username()})}"
 
 
 def _actor(request: HttpRequest) -> User:

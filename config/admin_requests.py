@@ -7,18 +7,15 @@ their columns: `?payload__password__startswith=a` would tell what a masked value
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
 from django.core.exceptions import BadRequest, ValidationError
-from django.http import Http404, HttpRequest, HttpResponseRedirect
-from django.utils.translation import gettext as _
+from django.http import Http404, HttpRequest
 
 #: Parameters of a list that are no lookups.
 _PARAMETERS = frozenset((*IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG))
@@ -27,18 +24,15 @@ _DATE_PARTS = ("__year", "__month", "__day")
 _OPERATORS = (
     "", "__exact", "__id__exact", "__isnull", "__gte", "__gt", "__lte", "__lt", *_DATE_PARTS
 )  # fmt: skip
-#: A parameter that a filter may have had in an earlier version, to which links may still lead.
-_FILTER = re.compile(rf"(?:(?!__)\w)+(?:{'|'.join(_OPERATORS)})")
-#: Characters of the names of such parameters in a message.
-_MAX_NAMES = 200
 
 
 def check_request(
     request: HttpRequest, view: Callable[..., Any], kwargs: Mapping[str, Any]
-) -> HttpResponseRedirect | None:
-    """Return None, or a redirect to a list without the filters that it does not have (any more).
+) -> None:
+    """Refuse what no page of the admin sends.
 
-    Raises Http404 for an impossible address; BadRequest for a parameter or selection.
+    Raises Http404 for an impossible address; BadRequest for a parameter or selection;
+    DisallowedModelAdminLookup for a filter that the list does not have.
     """
     if any("\0" in str(value) for value in kwargs.values()):
         raise Http404
@@ -46,14 +40,10 @@ def check_request(
         raise BadRequest("The query string has a NUL character.")
     model_admin = getattr(view, "__self__", None)
     if not (isinstance(model_admin, ModelAdmin) and view == model_admin.changelist_view):
-        return None
+        return
     _check_selection(request, model_admin)
-    unknown = _unknown_lookups(request, model_admin)
-    if not unknown:
-        return None
-    if request.method == "POST" or not all(map(_FILTER.fullmatch, unknown)):
+    if unknown := _unknown_lookups(request, model_admin):
         raise DisallowedModelAdminLookup(f"{', '.join(unknown)}: no filter of this list.")
-    return _without(request, unknown)
 
 
 def _unknown_lookups(request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[str]:
@@ -65,16 +55,6 @@ def _unknown_lookups(request: HttpRequest, model_admin: ModelAdmin[Any]) -> list
         if lookup.endswith(_DATE_PARTS) and not all(map(_is_date_part, values)):
             raise DisallowedModelAdminLookup(f"{lookup} is not a number of a date.")
     return [lookup for lookup in request.GET if lookup not in known]
-
-
-def _without(request: HttpRequest, unknown: list[str]) -> HttpResponseRedirect:
-    """Redirect to the list without these parameters, and say so."""
-    query = request.GET.copy()
-    for lookup in unknown:
-        del query[lookup]
-    text = _("Left out, because this list has no such filter: %(names)s.")
-    messages.warning(request, text % {"names": ", ".join(unknown)[:_MAX_NAMES]})
-    return HttpResponseRedirect(f"{request.path}?{query.urlencode()}".rstrip("?"))
 
 
 def _filter_names(request: HttpRequest, model_admin: ModelAdmin[Any]) -> Iterable[str]:

@@ -85,7 +85,6 @@ SECTIONS = (
             "workflows.signinalert",
             "socialaccount.socialaccount",
             "reviews.slackaccount",
-            "reviews.teamsaccount",
             "mfa.authenticator",
         ),
     ),
@@ -101,8 +100,6 @@ SECTIONS = (
             "reviews.noticemessage",
             "reviews.slackworkspace",
             "reviews.slackmessage",
-            "reviews.teamsbot",
-            "reviews.teamsmessage",
         ),
     ),
     # Models that no other section names are here too.
@@ -182,7 +179,8 @@ class HoldpointAdminSite(AdminSite):
 
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            return check_request(request, view, kwargs) or view(request, *args, **kwargs)
+            check_request(request, view, kwargs)
+            return view(request, *args, **kwargs)
 
         return super().admin_view(checked, cacheable)
 

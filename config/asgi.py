@@ -1,17 +1,13 @@
 """The ASGI application: HTTP by Django, `/mcp` by the MCP servers, WebSockets by Channels."""
 
 import os
-import sys
 from typing import Any
 
 from django.conf import settings
 
-from workflows.common import gc_freeze
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
 if not settings.configured:  # tests and commands set the role themselves
     os.environ.setdefault("HOLDPOINT_ROLE", "web")
-    gc_freeze.collect_rarely()
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -21,16 +17,16 @@ from django.urls import get_resolver
 django = get_asgi_application()  # before our own imports: it loads the apps
 
 from config.web.body_limits import limit_body  # noqa: E402
-from config.web.lazy_app import LazyApp  # noqa: E402
 from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import no_socket, websocket_urlpatterns  # noqa: E402
+from workflows import mcp_gateway  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
+from workflows.mcp_gate import asgi as mcp_gate  # noqa: E402
 
 http = in_request_thread(django)
-# The MCP servers take 25 MiB, which a process that serves no agent does without.
-mcp = LazyApp("workflows.mcp_gateway.http_app")
-gate = LazyApp("workflows.mcp_gate.asgi.http_app")
+mcp = mcp_gateway.http_app()
+gate = mcp_gate.http_app()
 
 
 async def route_http(scope: Any, receive: Any, send: Any) -> None:
@@ -42,7 +38,7 @@ async def route_http(scope: Any, receive: Any, send: Any) -> None:
 
 # The origin is checked, with scheme and port, before the session is read: a page of another site
 # must not open a socket with the visitor's cookies.
-application = ProtocolTypeRouter(
+protocols = ProtocolTypeRouter(
     {
         "http": limit_body(route_http),
         "websocket": BrowserOriginValidator(
@@ -52,12 +48,12 @@ application = ProtocolTypeRouter(
     }
 )
 
-if "daphne.server" in sys.modules:
-    from config.web.daphne_limits import install_limits
 
-    install_limits()
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Serve the product at the root path: daphne takes another one from a header of any client."""
+    await protocols({**scope, "root_path": ""}, receive, send)
+
 
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
     get_resolver().url_patterns  # noqa: B018 - loads all views before the first request
-    gc_freeze.freeze_loaded_objects(gc_freeze.SERVING_THRESHOLD)

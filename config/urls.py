@@ -11,6 +11,7 @@ from drf_spectacular.views import (
 )
 
 from config.auth.landing import home
+from config.auth.new_password import NewPasswordView
 from config.auth.sign_in import SignInView
 from config.observability.health import livez, readyz
 from config.observability.metrics import metrics
@@ -33,12 +34,12 @@ urlpatterns = [
     path("client/<path:name>", client_file, name="client-file"),
     path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("new-password/<uidb64>/<token>/", NewPasswordView.as_view(), name="new_password"),
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),
     path("api/v1/", include("workflows.api.urls")),
     path("api/v1/", include("reviews.api.urls")),
     path("api/v1/", include("graphrag.api.urls")),
-    path("scim/v2/", include("config.auth.scim.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
     path("api/redoc/", RedocView.as_view(), name="api-redoc"),

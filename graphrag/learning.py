@@ -18,25 +18,14 @@ from graphrag.versioned_cache import Change
 
 _CONFIDENCE_STEP = 0.1
 _MIN_RANK_CHANGE = 0.01
+#: Tools whose rank one statement stores.
+_UPDATED_AT_ONCE = 1000
 _CREATE_ROWS = """
 INSERT INTO graphrag_learnedexecution (execution_key, tools, edges, outcome, learned_at)
 SELECT run.key, run.tools::jsonb, run.edges::jsonb, '{}', now()
 FROM unnest(%(keys)s::text[], %(tools)s::text[], %(edges)s::text[]) AS run(key, tools, edges)
 ON CONFLICT (execution_key) DO NOTHING
 RETURNING execution_key
-"""
-_COMPLETE_ROWS = """
-UPDATE graphrag_learnedexecution learned
-SET outcome = run.outcome::jsonb, graph_number = run.number, graph_before = run.before
-FROM unnest(%(keys)s::text[], %(outcomes)s::text[], %(numbers)s::bigint[], %(before)s::uuid[])
-    AS run(key, outcome, number, before)
-WHERE learned.execution_key = run.key
-"""
-_ADD_RANKS = """
-UPDATE graphrag_learnedexecution learned
-SET outcome = learned.outcome || jsonb_build_object('ranks', run.ranks::jsonb)
-FROM unnest(%(keys)s::text[], %(ranks)s::text[]) AS run(key, ranks)
-WHERE learned.execution_key = run.key
 """
 _UPSERT = """
 INSERT INTO graphrag_tooldependency
@@ -60,23 +49,6 @@ ON CONFLICT (last, before, next) DO UPDATE SET
 """
 #: Sequences of three tools that one place of a run adds at most; wider layers add pairs only.
 _MAX_TRIPLES = 1000
-_STORE_RANKS = """
-UPDATE graphrag_tool t SET pagerank = new.rank
-FROM unnest(%(keys)s::bigint[], %(ranks)s::float8[]) AS new(key, rank)
-WHERE t.id = new.key AND abs(t.pagerank - new.rank) > %(moved)s * greatest(t.pagerank, new.rank)
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What one execution taught. ``known`` is True when it was learned before."""
-
-    known: bool = False
-    edges_created: int = 0
-    edges_strengthened: int = 0
-    edges: tuple[tuple[str, str], ...] = ()
-    unknown_tools: tuple[str, ...] = ()
-    ranks_moved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +72,9 @@ class _Lesson:
     layers: Sequence[Collection[str]]
     tools: list[str]
     pairs: list[tuple[str, str]]
-    unknown: tuple[str, ...]
 
 
-def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
+def learn_runs(runs: Sequence[FinishedRun]) -> None:
     """Count which tool followed which in finished executions with different keys.
 
     A pair counts once per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each
@@ -128,27 +99,9 @@ def learn_runs(runs: Sequence[FinishedRun]) -> list[Learned]:
         counted = _count_pairs(new, keys)
         _count_sequences(new, keys)
         _complete_rows(new, counted, change)
-    moved = 0
     if with_pairs:
         with _statement_timeout():
-            moved = _update_ranks(with_pairs)
-    return [
-        _result(lesson, counted[lesson.key], moved)
-        if lesson.key in created
-        else Learned(known=True)
-        for lesson in lessons
-    ]
-
-
-def _result(lesson: _Lesson, counted: Sequence["_Counted"], moved: int) -> Learned:
-    created = sum(count == 1 for _, _, count, _ in counted)
-    return Learned(
-        edges_created=created,
-        edges_strengthened=len(counted) - created,
-        edges=tuple(lesson.pairs),
-        unknown_tools=lesson.unknown,
-        ranks_moved=moved if lesson.pairs else 0,
-    )
+            _update_ranks(with_pairs)
 
 
 def _tool_keys(
@@ -170,7 +123,6 @@ def _lesson(run: FinishedRun, pairs: set[tuple[str, str]], keys: Mapping[str, in
         layers=run.layers,
         tools=sorted(named & keys.keys()),
         pairs=sorted(pair for pair in pairs if set(pair) <= keys.keys()),
-        unknown=tuple(sorted(named - keys.keys())),
     )
 
 
@@ -187,25 +139,25 @@ def _statement_timeout() -> Iterator[None]:
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
-def _update_ranks(lessons: Sequence[_Lesson]) -> int:
+def _update_ranks(lessons: Sequence[_Lesson]) -> None:
     """Store new ranks; record on each row how the ranks of the execution's tools changed."""
     tools = {name for lesson in lessons for name in lesson.tools}
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
-    changed_count = store_ranks()
+    store_ranks()
     graph = tool_graph.current()
-    ranks = [
-        [[name, before[name], graph.rank(name)] for name in lesson.tools if name in before]
-        for lesson in lessons
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _ADD_RANKS,
-            {
-                "keys": [lesson.key for lesson in lessons],
-                "ranks": [json.dumps(each) for each in ranks],
-            },
-        )
-    return changed_count
+    rows = _rows_of(lessons)
+    for lesson in lessons:
+        rows[lesson.key].outcome["ranks"] = [
+            [name, before[name], graph.rank(name)] for name in lesson.tools if name in before
+        ]
+    LearnedExecution.objects.bulk_update(rows.values(), ["outcome"])
+
+
+def _rows_of(lessons: Sequence[_Lesson]) -> dict[str, LearnedExecution]:
+    """Return the rows of the executions by their keys."""
+    keys = [lesson.key for lesson in lessons]
+    rows = LearnedExecution.objects.filter(execution_key__in=keys)
+    return {row.execution_key: row for row in rows}
 
 
 def learned_keys(keys: Collection[str]) -> set[str]:
@@ -310,16 +262,13 @@ def _complete_rows(
         changing = [lesson.key for lesson in lessons if lesson.pairs]
         numbers = {key: change.number + at for at, key in enumerate(changing)}
         before[changing[0]] = change.previous_token  # no process can read the revisions in between
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _COMPLETE_ROWS,
-            {
-                "keys": [lesson.key for lesson in lessons],
-                "outcomes": [json.dumps({"edges": counted[lesson.key]}) for lesson in lessons],
-                "numbers": [numbers.get(lesson.key) for lesson in lessons],
-                "before": [before.get(lesson.key) for lesson in lessons],
-            },
-        )
+    rows = _rows_of(lessons)
+    for lesson in lessons:
+        row = rows[lesson.key]
+        row.outcome = {"edges": counted[lesson.key]}
+        row.graph_number = numbers.get(lesson.key)
+        row.graph_before = before.get(lesson.key)
+    LearnedExecution.objects.bulk_update(rows.values(), ["outcome", "graph_number", "graph_before"])
 
 
 def _sequences(
@@ -344,14 +293,15 @@ def _sequences(
     )
 
 
-def store_ranks() -> int:
-    """Compute PageRank and store values that moved by more than 1 %; return how many did."""
+def store_ranks() -> None:
+    """Compute PageRank and store values that moved by more than 1 %."""
     graph = tool_graph.current()
-    parameters: dict[str, Any] = {
-        "keys": graph.keys,
-        "ranks": graph.ranks_within(conf.learn_rank_seconds()).tolist(),
-        "moved": _MIN_RANK_CHANGE,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_STORE_RANKS, parameters)
-        return int(cursor.rowcount)
+    ranks = graph.ranks_within(conf.learn_rank_seconds()).tolist()
+    new_rank_of = dict(zip(graph.keys, ranks, strict=True))
+    moved = []
+    for tool in Tool.objects.filter(pk__in=graph.keys).only("pagerank").order_by("pk"):
+        rank = new_rank_of[tool.pk]
+        if abs(tool.pagerank - rank) > _MIN_RANK_CHANGE * max(tool.pagerank, rank):
+            tool.pagerank = rank
+            moved.append(tool)
+    Tool.objects.bulk_update(moved, ["pagerank"], batch_size=_UPDATED_AT_ONCE)

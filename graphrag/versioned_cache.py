@@ -53,11 +53,6 @@ class VersionedCache(Generic[T]):
             return self._value[1]
 
 
-def revision_number(name: Name) -> int:
-    """Return the number of changes so far; 0 before the first."""
-    return Revision.objects.filter(name=name).values_list("number", flat=True).first() or 0
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """New revisions: the first number, and the token before it (None if there was none)."""

@@ -42,27 +42,6 @@ def slack_api_url() -> str:
     return str(_value("slack_api_url", "https://slack.com/api/"))
 
 
-def teams_issuer() -> str:
-    """Issuer of the Bot connector's tokens, and the audience of the bot's own."""
-    return str(_value("teams_issuer", "https://api.botframework.com"))
-
-
-def teams_openid_url() -> str:
-    """Address of the OpenID metadata of the Bot connector."""
-    default = "https://login.botframework.com/v1/.well-known/openidconfiguration"
-    return str(_value("teams_openid_url", default))
-
-
-def teams_login_url() -> str:
-    """Base address of the service that gives bots access tokens."""
-    return str(_value("teams_login_url", "https://login.microsoftonline.com/"))
-
-
-def teams_service_url() -> str:
-    """Base address of the connectors that a bot sends messages to."""
-    return str(_value("teams_service_url", "https://smba.trafficmanager.net/"))
-
-
 def notice_poll_seconds() -> float:
     """Interval for polling the journal and the outbox while nothing happens."""
     return float(_value("notice_poll_seconds", 0.5))
@@ -115,19 +94,9 @@ def heads_file() -> Path | None:
     return Path(path) if path else None
 
 
-def heads_seconds() -> float:
-    """Interval between two heads."""
-    return float(_value("audit_heads_seconds", 55))
-
-
 def heads_to_log() -> bool:
     """Whether heads are also written to the log."""
     return bool(_value("audit_heads_log", default=False))
-
-
-def heads_url() -> str:
-    """URL to which heads are posted, or ""."""
-    return str(_value("audit_heads_url", ""))
 
 
 def audit_key() -> str:

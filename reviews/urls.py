@@ -7,20 +7,17 @@ from .absences import views as absences_views
 from .answer_links import views as answer_link_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
-from .chat import views as chat_views
-from .chat.teams.views import TeamsView
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, coding_agents, grants, tokens, webhooks
 from .notifications import views as notifications_views
-from .people import views as people_views
 from .planner import editor_views, version_pages
 from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views
-from .servers import views as servers_views
+from .slack import views as slack_views
 
 
 class ToolName(PathConverter):
@@ -118,7 +115,6 @@ urlpatterns = [
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),
     path("runs/<int:execution_id>/capability/", capabilities.create, name="make_capability"),
-    path("capabilities/", capabilities.capability_list, name="capabilities"),
     path("grants/", grants.grant_list, name="grants"),
     path("grants/<int:grant_id>/revoke/", grants.revoke_grant, name="revoke_grant"),
     path("history/", audit_views.history, name="history"),
@@ -138,19 +134,13 @@ urlpatterns = [
         notifications_views.notice_preferences,
         name="notice_preferences",
     ),
-    path("notifications/slack/code/", chat_views.create_link_code, name="slack_link_code"),
+    path("notifications/slack/code/", slack_views.create_link_code, name="slack_link_code"),
     path(
         "notifications/slack/<int:account_id>/unlink/",
-        chat_views.unlink_slack,
+        slack_views.unlink,
         name="slack_unlink",
     ),
-    path(
-        "notifications/teams/<int:account_id>/unlink/",
-        chat_views.unlink_teams,
-        name="teams_unlink",
-    ),
-    path("chat/slack/<int:workspace_id>/", chat_views.SlackView.as_view(), name="slack"),
-    path("chat/teams/<int:bot_id>/", TeamsView.as_view(), name="teams"),
+    path("chat/slack/<int:workspace_id>/", slack_views.SlackView.as_view(), name="slack"),
     path("insights/backtest/", backtests_views.backtest, name="backtest"),
     path("insights/backtest/check/", backtests_views.check, name="backtest_check"),
     path("insights/backtest/<int:backtest_id>/", backtests_views.report, name="backtest_report"),
@@ -167,13 +157,6 @@ urlpatterns = [
     path("tokens/", tokens.token_list, name="tokens"),
     path("tokens/coding-agents/", coding_agents.coding_agents, name="coding_agents"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
-    path("people/", people_views.people, name="people"),
-    path("people/add/", people_views.add_person, name="add_person"),
-    path("people/<int:person_id>/", people_views.person, name="person"),
-    path("servers/", servers_views.servers, name="servers"),
-    path("servers/add/", servers_views.add_server, name="add_server"),
-    path("servers/import/", servers_views.import_servers, name="import_servers"),
-    path("servers/<int:server_id>/", servers_views.server, name="server"),
     path("tools/", planner_views.tools, name="tools"),
     path("tools/<tool:name>/", planner_views.tool, name="tool"),
     path("webhooks/", webhooks.webhook_list, name="webhooks"),

@@ -5,7 +5,6 @@ xdist workers share them; each worker has its own database and its own Redis dat
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,14 +38,6 @@ def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, servers: None
 ) -> None:
     """Start the servers before pytest-django creates the test database."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _stable_query_counts() -> Iterator[None]:
-    """Let lists repeat a query on each request: query counts must not depend on the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reviews.queue.selectors.RECOUNT_SECONDS", 1e-9)
-        yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -96,11 +96,6 @@ def dask_tls_files() -> tuple[str, str, str]:
     return str(ca), str(certificate), str(key)
 
 
-def kubernetes() -> dict[str, Any]:
-    """Image (none: off), namespace, service account, resources and kubeconfig of remote jobs."""
-    return dict(_value("kubernetes"))
-
-
 def speculation_window() -> int:
     """Number of the latest decisions about a workflow's results that decide whether to pause."""
     return int(_value("speculation_window"))

@@ -14,12 +14,14 @@ from structlog.typing import Processor
 #: A character of an address in a rendered line; JSON escapes those that are not ASCII.
 _CHAR: Final = r"(?:[^\s\"\\<>\x1b]|\\u[0-9a-f]{4})"
 #: What is hidden behind the first group of each: queries (codes and states of sign-ins, texts of
-#: searches), answer links, addresses of chat hooks, passwords in addresses, and API tokens.
+#: searches), answer links, links for new passwords, addresses of chat hooks, passwords in
+#: addresses, and API tokens.
 _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"([^\s\[(]\?){_CHAR}+",
         rf"(/answer/){_CHAR}+",
+        rf"(/new-password/[^\s/]+/){_CHAR}+",
         rf"(hooks\.slack[\w.-]*/\w+/){_CHAR}+",
         rf"(/webhooks/[0-9]{{15,}}/|/webhookb2/){_CHAR}+",
         r"(/hooks/)[a-z0-9]{26}(?![\w-])",

@@ -4,7 +4,6 @@ The apps read them through their `conf.py` at access time, so tests can override
 """
 
 import base64
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,8 +94,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.journal_consumer.run",
             "reviews.notifications.sender.run_mail",
             "reviews.notifications.sender.run_chat",
-            "reviews.chat.sender.run",
-            "reviews.chat.teams.sender.run",
+            "reviews.slack.sender.run",
             "reviews.audit.chain_anchors.run",
             "reviews.security_events.exports.run",
             "workflows.remote.watcher.run",
@@ -215,39 +213,7 @@ def _remote() -> dict[str, Any]:
     return {
         "dask_scheduler": address,
         "dask_tls_files": files if parts.scheme == "tls" else ("", "", ""),
-        "kubernetes": _kubernetes(),
     }
-
-
-def _kubernetes() -> dict[str, Any]:
-    """Jobs of remote tasks; without an image there are none."""
-    found = {
-        "image": env_str("HOLDPOINT_KUBERNETES_IMAGE", ""),
-        "namespace": env_str("HOLDPOINT_KUBERNETES_NAMESPACE", ""),
-        "service_account": env_str("HOLDPOINT_KUBERNETES_SERVICE_ACCOUNT", "default"),
-        "resources": _kubernetes_resources(),
-        # Without a kubeconfig, the service account of the pod that Holdpoint runs in.
-        "config": env_str("HOLDPOINT_KUBERNETES_CONFIG", ""),
-    }
-    if found["image"] and not found["namespace"]:
-        raise ImproperlyConfigured(
-            "HOLDPOINT_KUBERNETES_IMAGE needs HOLDPOINT_KUBERNETES_NAMESPACE."
-        )
-    return found
-
-
-def _kubernetes_resources() -> dict[str, Any]:
-    try:
-        found = json.loads(env_str("HOLDPOINT_KUBERNETES_RESOURCES", "{}"))
-    except ValueError as error:
-        raise ImproperlyConfigured(f"HOLDPOINT_KUBERNETES_RESOURCES is no JSON: {error}") from None
-    parts = found.items() if isinstance(found, dict) else [("", None)]
-    if not all(key in ("requests", "limits") and isinstance(part, dict) for key, part in parts):
-        raise ImproperlyConfigured(
-            'HOLDPOINT_KUBERNETES_RESOURCES must be an object with "requests" and "limits", such as'
-            ' {"limits": {"memory": "8Gi"}}.'
-        )
-    return dict(found)
 
 
 def _sandbox(home: Path) -> dict[str, Any]:
@@ -326,9 +292,7 @@ def _audit(home: Path) -> dict[str, Any]:
         "audit_retired_keys": retired,
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
         # Less than a minute, so that there is a head every minute even if one takes a while.
-        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 55, minimum=1),
         "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
-        "audit_heads_url": env_str("HOLDPOINT_AUDIT_HEADS_URL", ""),
     }
 
 
@@ -380,18 +344,6 @@ def _notices() -> dict[str, Any]:
         "answer_link_hours": env_int("HOLDPOINT_ANSWER_LINK_HOURS", 0, minimum=0, maximum=168),
         # The Web API of GovSlack is at https://slack-gov.com/api/.
         "slack_api_url": env_str("HOLDPOINT_SLACK_API_URL", "https://slack.com/api/"),
-        # Services of the Bot Framework; other clouds have other addresses.
-        "teams_issuer": env_str("HOLDPOINT_TEAMS_ISSUER", "https://api.botframework.com"),
-        "teams_openid_url": env_str(
-            "HOLDPOINT_TEAMS_OPENID_URL",
-            "https://login.botframework.com/v1/.well-known/openidconfiguration",
-        ),
-        "teams_login_url": env_str(
-            "HOLDPOINT_TEAMS_LOGIN_URL", "https://login.microsoftonline.com/"
-        ),
-        "teams_service_url": env_str(
-            "HOLDPOINT_TEAMS_SERVICE_URL", "https://smba.trafficmanager.net/"
-        ),
     }
 
 
@@ -411,8 +363,6 @@ def _limits() -> dict[str, Any]:
         "oauth_registrations_per_address": env_int(
             "HOLDPOINT_OAUTH_REGISTRATIONS_PER_ADDRESS", 20, minimum=0
         ),
-        # Groups with permissions, such as `reviewer`, whose members SCIM may set.
-        "scim_groups": _scim_groups(),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
         # Approvals that need a second-factor code, and how long a code is valid.
         "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
@@ -430,13 +380,6 @@ def _limits() -> dict[str, Any]:
             "HOLDPOINT_UNKNOWN_TOKENS_PER_ADDRESS", 50, minimum=1
         ),
     }
-
-
-def _scim_groups() -> list[str]:
-    names = env_list("HOLDPOINT_SCIM_GROUPS")
-    if "admin" in names:
-        raise ImproperlyConfigured("HOLDPOINT_SCIM_GROUPS must not name the group admin.")
-    return names
 
 
 def _models() -> dict[str, Any]:

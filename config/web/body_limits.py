@@ -1,8 +1,8 @@
 """Limits on the size of request bodies, by path.
 
 `limit_body` wraps the ASGI application, so the limits hold for every method, every path and every
-caller, signed in or not.  `config.web.daphne_limits` applies the same limits earlier, because
-daphne stores a whole body before it calls the application.
+caller, signed in or not; Django REST framework ignores DATA_UPLOAD_MAX_MEMORY_SIZE.  daphne stores
+a whole body before it calls the application, so the proxy needs a limit too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.utils import translation
+from mcp_types import INVALID_REQUEST
 
 from config.web.middleware import REQUEST_ID
 from workflows.api.problems import ROOTS, plain_problem
@@ -29,7 +30,6 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 SMALL: Final = 64 * 1024
 #: Pages with forms that submit plans, edits and JSON.
 _FORMS: Final = ("/review/", "/admin/", "/plan/", "/workflows/edit/")
-_SCIM: Final = "/scim/"
 _SIGN_IN: Final = ("/admin/login/", "/admin/logout/")
 _MCP: Final = ("/mcp", "/mcp/")
 _GATES: Final = "/mcp/gate/"
@@ -41,7 +41,7 @@ def body_limit(path: str) -> int:
     """Return the largest body, in bytes, of a request to `path`."""
     if _is_mcp(path):
         return DEFAULT.max_bytes
-    if path.startswith((*ROOTS, *_FORMS, _SCIM)) and not path.startswith(_SIGN_IN):
+    if path.startswith((*ROOTS, *_FORMS)) and not path.startswith(_SIGN_IN):
         limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return limit
     return SMALL
@@ -81,8 +81,6 @@ def _refused(scope: dict[str, Any], status: int, code: str, detail: str) -> Http
     response: HttpResponse
     path = scope["path"]
     if _is_mcp(path):
-        from mcp_types import INVALID_REQUEST  # imported here: the module takes 4 MiB
-
         error = {"code": INVALID_REQUEST, "message": detail}
         response = JsonResponse({"jsonrpc": "2.0", "id": None, "error": error}, status=status)
     elif path.startswith(ROOTS):

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+import httpx
+import numpy as np
+
 from graphrag import conf
 from graphrag.embedding import hashing
 from graphrag.embedding.hashing import Rarity
 from graphrag.models import DIMENSIONS
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Vectors = NDArray[np.float32]
@@ -131,8 +133,6 @@ class SemanticEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`."""
-        import numpy as np
-
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         parts = []
@@ -218,14 +218,10 @@ class OpenAIEmbedder:
             self.identity += f"#{self._document_prefix}"
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._model = model
-        import httpx
-
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.Client(timeout=timeout, headers=headers)
 
     def _request(self, texts: Sequence[str]) -> Vectors:
-        import httpx
-
         body = {"model": self._model, "input": list(texts), "dimensions": DIMENSIONS}
         try:
             response = self._client.post(self._url, json=body)
@@ -237,8 +233,6 @@ class OpenAIEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`; requests at most 64 vectors at once."""
-        import numpy as np
-
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         prefixed = [self._document_prefix + text for text in texts]
@@ -256,8 +250,6 @@ def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors
 
     Models that are trained for it (Matryoshka) keep most of their quality when they are cut off.
     """
-    import numpy as np
-
     vectors = np.asarray(rows, dtype=np.float32)
     if vectors.ndim != 2 or (count is not None and len(vectors) != count):
         raise EmbedderError(f"'{identity}' returned shape {vectors.shape}")

@@ -3,7 +3,6 @@
 It is deterministic and needs no model. Each feature has a sparse signed code (four nonzero
 dimensions), so that features rarely collide. Each line of a document weighs less than the line
 before, because a tool's name is the most significant. A query's words weigh by their IDF.
-Functions import numpy, because few processes embed texts.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from hashlib import blake2b
 from math import log, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graphrag import tokenizer
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 IDENTITY = "hashing:3"
@@ -34,8 +34,6 @@ _MAX_WORDS = 400
 
 def embed_documents(texts: Sequence[str], *, dimensions: int) -> NDArray[np.float32]:
     """Return unit vectors, shape ``(len(texts), dimensions)``; a text without words gives zeros."""
-    import numpy as np
-
     if not texts:
         return np.zeros((0, dimensions), dtype=np.float32)
     return np.stack([_vector(_document_weights(written), dimensions) for written in texts])
@@ -86,8 +84,6 @@ def _query_weights(query: str, rarity: Rarity) -> Mapping[str, float]:
 
 
 def _vector(weights: Mapping[str, float], dimensions: int) -> NDArray[np.float32]:
-    import numpy as np
-
     vector = np.zeros(dimensions, dtype=np.float64)
     for feature, weight in weights.items():
         places, signs = _sparse_code(feature, dimensions)
@@ -100,8 +96,6 @@ def _vector(weights: Mapping[str, float], dimensions: int) -> NDArray[np.float32
 # Keyed by both arguments; bounded by 262,144; never stale: the result depends only on the key.
 @lru_cache(maxsize=262_144)
 def _sparse_code(feature: str, dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    import numpy as np
-
     raw = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8 * _NONZERO).digest()
     numbers = [int.from_bytes(raw[at : at + 8]) for at in range(0, len(raw), 8)]
     places = np.array([number % dimensions for number in numbers], dtype=np.int64)

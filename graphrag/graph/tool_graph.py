@@ -1,7 +1,5 @@
 """The tool graph in memory, with PageRank by scipy, cached until the graph changes.
 
-Functions import numpy, scipy and networkx, because few processes rank tools.
-
 A worker reads the graph once. After executions have been learned, it reads only their edges; after
 a change of the catalogue, it reads everything again.
 """
@@ -15,13 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
+import numpy as np
+from scipy import sparse
+
 from graphrag import tokenizer, versioned_cache
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from graphrag.versioned_cache import CacheVersion
 
 if TYPE_CHECKING:
-    import networkx as nx
-    import numpy as np
     from numpy.typing import NDArray
 
     Ranks = NDArray[np.float64]
@@ -109,8 +109,6 @@ class ToolGraph:
 
     def networkx(self) -> nx.DiGraph[str]:
         """Convert to networkx; edges have ``count``, ``confidence`` and ``weight``."""
-        import networkx as nx
-
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.names)
         for edge in self.edges():
@@ -124,9 +122,6 @@ class ToolGraph:
         return graph
 
     def _matrix(self, weighted: Sequence[tuple[Edge, float]]) -> Any:
-        import numpy as np
-        from scipy import sparse
-
         rows = [self.index[edge.from_tool] for edge, _ in weighted]
         columns = [self.index[edge.to_tool] for edge, _ in weighted]
         weights = np.array([weight for _, weight in weighted], dtype=np.float64)
@@ -140,9 +135,6 @@ class ToolGraph:
     @cached_property
     def _transitions(self) -> tuple[Any, Ranks]:
         """Transposed transition matrix, and a vector with 1 for each tool without successors."""
-        import numpy as np
-        from scipy import sparse
-
         size = len(self.names)
         totals = self._weights.sum(axis=1)
         shares = np.divide(1.0, totals, out=np.zeros(size), where=totals > 0)
@@ -159,8 +151,6 @@ class ToolGraph:
 
         :raises TimeoutError: when it takes longer than ``within`` seconds.
         """
-        import numpy as np
-
         deadline = None if within is None else time.monotonic() + within
         size = len(self.names)
         if not size:
@@ -181,8 +171,6 @@ class ToolGraph:
         return scaled
 
     def _start(self, restart: Mapping[str, float]) -> Ranks:
-        import numpy as np
-
         start = np.zeros(len(self.names))
         for name, weight in restart.items():
             if name in self.index:

@@ -23,13 +23,12 @@ from . import (
     runs,
     security_events,
     slack,
-    teams,
 )
 
 #: Django finds the admin's pages through this module.
 ALSO_HERE = (
     absences, approvals, commands, gate_calls, holds, notices, records, retention, runs,
-    security_events, slack, teams,
+    security_events, slack,
 )  # fmt: skip
 
 

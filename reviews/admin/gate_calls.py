@@ -19,6 +19,7 @@ from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.redaction import DOTS, mask_secrets
 from workflows.engine.bounded_json import digest
 from workflows.executions.validation import installation_floor
+from workflows.mcp_gate.calls import answer_of
 from workflows.models import Approval, GateCall, GatePolicy
 from workflows.planning.planner import known_tools
 
@@ -82,9 +83,6 @@ class GateCallAdmin(ReadOnly):
     def shown_answer(self, row: GateCall) -> SafeString | str:
         if not row.answer_digest:
             return "-"
-        # With it comes the MCP SDK, 20 MiB, which the web process loads at its first use.
-        from workflows.mcp_gate.calls import answer_of
-
         answer = answer_of(row, row.approval)
         return _digest_only() if answer is None else block(_shown(row, answer))
 

@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from reviews.chat import slack_api
 from reviews.models import SlackAccount, SlackChannel, SlackMessage, SlackWorkspace
 from reviews.notifications.notice_text import absolute_url
+from reviews.slack import slack_api
 from workflows import conf
 from workflows.admin.read_only import ReadOnly
 from workflows.common.secret_encryption import encrypt

@@ -70,10 +70,6 @@ class ChainReport:
     head: str
     problems: tuple[ChainProblem, ...]
 
-    @property
-    def is_intact(self) -> bool:
-        return not self.problems
-
 
 class _Nothing:
     """Marks an absent payload: None would be the JSON value null."""

@@ -2,7 +2,7 @@
 
 A head holds the ends of both chains at one moment: `{"at", "sequence", "hash", "receipts_sequence",
 "receipts_hash", "signature"}`.  The sweeper process signs one at least every minute and when it
-stops, and sends it to a file, the log and a webhook, as configured.
+stops, and appends it to a file and to the log, as configured.  Without a key there are none.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 from django.db import Error, connection, transaction
 
 from reviews import conf
-from workflows.common import outbound_http
 from workflows.common.line_files import append_lines
 from workflows.engine.bounded_json import canonical
-from workflows.webhooks.addresses import request_permissions
 
 from . import signing
 from .chain import GENESIS
@@ -30,6 +27,8 @@ logger = logging.getLogger(__name__)
 #: The logger that receives heads.
 anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
+#: Interval of heads.
+HEADS_SECONDS: Final = 55.0
 #: Key of the advisory lock that the database trigger takes for a receipt.
 RECEIPTS_LOCK = 0x486F6C65
 
@@ -51,13 +50,13 @@ def run(stop: threading.Event) -> None:
     """Sign and send heads periodically until stopped, then once more.  Runs in a sweeper thread."""
     while True:
         _ship_one()
-        if stop.wait(conf.heads_seconds()):
+        if stop.wait(HEADS_SECONDS):
             break
     _ship_one()
 
 
 def sign_anchor() -> dict[str, Any]:
-    """Return the signed ends of both chains; "signature" is "" if no key is configured."""
+    """Return the signed ends of both chains."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, [CHAIN_LOCK, RECEIPTS_LOCK])
         cursor.execute(_ENDS)
@@ -73,49 +72,25 @@ def sign_anchor() -> dict[str, Any]:
 
 
 def ship(head: dict[str, Any]) -> None:
-    """Send a head to every configured destination; a failure does not affect the others."""
+    """Append a head to the file and to the log, as configured."""
     line = json.dumps(head)
-    _try("file", lambda: _to_file(line))
     if conf.heads_to_log():
         anchor_logger.info("audit head %s", line)
-    _try("webhook", lambda: _to_webhook(line))
+    path = conf.heads_file()
+    if path is None:
+        return
+    try:
+        append_lines(path, line.encode() + b"\n")
+    except OSError as error:  # the next head may reach it
+        logger.error("a head of the audit log did not reach its file: %s", error)
 
 
 def _ship_one() -> None:
+    if not conf.audit_key():
+        return
     try:
         ship(sign_anchor())
     except Error as error:
         logger.warning("no head of the audit log could be read: %s", error)
     finally:
         connection.close()  # a session of PostgreSQL takes memory until the next head
-
-
-def _try(place: str, send: Callable[[], None]) -> None:
-    try:
-        send()
-    except Exception as error:  # the thread must survive any failure
-        logger.error("a head of the audit log did not reach its %s: %s", place, error)
-
-
-def _to_file(line: str) -> None:
-    path = conf.heads_file()
-    if path is not None:
-        append_lines(path, line.encode() + b"\n")
-
-
-def _to_webhook(line: str) -> None:
-    url = conf.heads_url()
-    if not url:
-        return
-    answer = outbound_http.request(
-        "POST",
-        url,
-        grants=request_permissions(url),
-        headers={"Content-Type": "application/json"},
-        body=line.encode(),
-        limits=outbound_http.NetLimits(
-            connect_seconds=5.0, total_seconds=10.0, max_response_bytes=65_536, max_redirects=0
-        ),
-    )
-    if not 200 <= answer.status < 300:
-        raise outbound_http.NetworkFailed(f"HTTP {answer.status}")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.fernet import Fernet
 from django.contrib.postgres.search import SearchVector
+from django.db import connection
 from django.db.models import Value
 
 from reviews.components.json_diffs import diff
-from reviews.models import HumanReviewRecord, RecordWords, SealedPayload
+from reviews.models import HumanReviewRecord, PayloadKey, RecordWords, SealedPayload
 from workflows.common.secret_encryption import decrypt, encrypt
-from workflows.journal.prepared_statements import insert, query
 from workflows.models import Hold
 
 from .chain import GENESIS, digests, record_hash, record_text
@@ -90,7 +90,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     record.canonical = record_text(record_content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
     record.signature = sign("record", record.hash)
-    insert(record)
+    record.save(force_insert=True)
     _index_comment(record)
     return record
 
@@ -119,31 +119,25 @@ class _Head:
     key: str
 
 
-#: A statement of its own, so that the snapshot of the next one is newer than the lock.
-_LOCK = "SELECT pg_advisory_xact_lock(%(lock)s)"
-#: The first record of a run stores the key of its payloads.
-_LOOK = """
-WITH first AS (
-    INSERT INTO reviews_payloadkey (execution_id, key)
-    SELECT %(run)s, %(key)s
-     WHERE NOT EXISTS (SELECT FROM reviews_payloadkey WHERE execution_id = %(run)s)
-    RETURNING key
-)
-SELECT clock_timestamp(), hash, canonical::json ->> 'sequence',
-       coalesce((SELECT key FROM first),
-                (SELECT key FROM reviews_payloadkey WHERE execution_id = %(run)s))
-  FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
-       SELECT hash, canonical FROM reviews_humanreviewrecord
-        ORDER BY id DESC LIMIT 1) AS newest ON true
-"""
-
-
 def _head(execution_id: int) -> _Head:
-    """Lock the chain until the transaction ends and return its end."""
-    new_key = encrypt(Fernet.generate_key().decode("ascii"))
-    query(_LOCK, {"lock": CHAIN_LOCK})
-    [(moment, newest, sequence, key)] = query(_LOOK, {"run": execution_id, "key": new_key})
-    return _Head(newest or GENESIS, int(sequence or 0), moment, decrypt(key))
+    """Lock the chain until the transaction ends and return its end.
+
+    The first record of a run stores the key of its payloads.
+    """
+    with connection.cursor() as cursor:
+        # A statement of its own: the snapshots of the next ones are newer than the lock.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN_LOCK])
+        cursor.execute("SELECT clock_timestamp()")
+        (moment,) = cursor.fetchone()
+    newest = HumanReviewRecord.objects.order_by("-id").only("hash", "canonical").first()
+    stored, _ = PayloadKey.objects.get_or_create(
+        execution_id=execution_id,
+        defaults={"key": encrypt(Fernet.generate_key().decode("ascii"))},
+    )
+    if newest is None:
+        return _Head(GENESIS, 0, moment, decrypt(stored.key))
+    sequence = json.loads(newest.canonical).get("sequence", 0)
+    return _Head(newest.hash, sequence, moment, decrypt(stored.key))
 
 
 def canonical_text(record: HumanReviewRecord) -> str:

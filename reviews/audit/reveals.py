@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
@@ -24,7 +23,6 @@ from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.reasons import Reason
 from workflows.executions.access import AUDITOR, visible_to, with_erased
 from workflows.executions.selectors import TaskView, tasks_of
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Execution, Hold
 from workflows.permissions import capabilities
 from workflows.planning.planner import tool_schemas
@@ -102,20 +100,8 @@ def may_reveal(user: User, execution: Execution, hold: Hold | None = None) -> bo
         return True
     if hold is not None:
         return hold.decider == "human" and bool(deciding_groups(hold.groups, groups))
-    holds = _groups_query().rows({_RUN: execution.pk})
-    return any(deciding_groups(wanted, groups) for (wanted,) in holds)
-
-
-#: Where a run goes in `_groups_query`; no row has it.
-_RUN = -1
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _groups_query() -> BuiltQuery:
-    """Return the query of the groups that decide the holds of a run."""
-    holds = Hold.objects.filter(execution=_RUN, decider="human").order_by()
-    return BuiltQuery.of(holds.values_list("groups"))
+    holds = Hold.objects.filter(execution=execution, decider="human")
+    return any(deciding_groups(wanted, groups) for wanted in holds.values_list("groups", flat=True))
 
 
 def reveals(user: User) -> QuerySet[SecretReveal]:

@@ -41,8 +41,7 @@ _BATCH = 1000
 class AuditReport:
     """The number of checked rows, the heads of both chains, and one line per problem.
 
-    `signed` counts verified signatures, None without a key; `unsigned_heads` counts heads from
-    before the key was configured, which are not compared.  `reported` has one line per agent that
+    `signed` counts verified signatures, None without a key.  `reported` has one line per agent that
     reported other arguments than people approved: the log is whole, and shows it.
     """
 
@@ -51,7 +50,6 @@ class AuditReport:
     head: str
     receipts_head: str
     signed: int | None
-    unsigned_heads: int
     problems: tuple[str, ...]
     reported: tuple[str, ...] = ()
 
@@ -118,7 +116,6 @@ def verify_audit(
         head=records.head,
         receipts_head=receipts.head,
         signed=signatures.signed if keys else None,
-        unsigned_heads=signatures.unsigned_heads,
         problems=tuple(problems),
         reported=tuple(_reported_otherwise()),
     )
@@ -152,10 +149,6 @@ class _Signatures:
             self._heads = None if heads is None else standalone.Heads(heads, self._keys)
         except standalone.CannotCheck as reason:
             raise CannotCheck(str(reason)) from None
-
-    @property
-    def unsigned_heads(self) -> int:
-        return 0 if self._heads is None else int(self._heads.unsigned)
 
     def of_records(self, rows: Iterable[HumanReviewRecord]) -> Iterator[HumanReviewRecord]:
         for row in rows:

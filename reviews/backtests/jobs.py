@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -21,7 +21,6 @@ from workflows.engine.bounded_json import digest
 from workflows.engine.policy import ReviewRules
 from workflows.engine.review_rules import evaluate_rules
 from workflows.executions import dispatch
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import ExecutionEvent
 
 from . import past_reviews, totals
@@ -45,20 +44,13 @@ def enqueue(backtest_id: int) -> None:
 
 def enqueue_unclaimed() -> int:
     """Enqueue unclaimed backtests if the queue is empty; return their number."""
-    found = [pk for (pk,) in _first_claimable().rows({})]
-    if not found or dispatch.queue_length(dispatch.LOW):
-        return 0
-    for pk in found:
-        dispatch.enqueue(JOB, pk, queue=dispatch.LOW)
-    return len(found)
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _first_claimable() -> BuiltQuery:
-    """Return the query of a few unclaimed backtests, which the sweeper runs in every round."""
     rows = Backtest.objects.filter(_claimable()).order_by("pk")
-    return BuiltQuery.of(rows.values_list("pk")[:20])
+    unclaimed = list(rows.values_list("pk", flat=True)[:20])
+    if not unclaimed or dispatch.queue_length(dispatch.LOW):
+        return 0
+    for pk in unclaimed:
+        dispatch.enqueue(JOB, pk, queue=dispatch.LOW)
+    return len(unclaimed)
 
 
 def run_backtest(backtest_id: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from django.db import connection
@@ -130,10 +129,7 @@ def _reviewed(row: tuple[Any, ...]) -> ReviewCase:
     return ReviewCase(past, TriggerPhase(phase), run, task, document)
 
 
-# One per process, never invalidated: it depends only on the type.
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Any]:
-    return TypeAdapter(TaskSpec)
+_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(TaskSpec)
 
 
 def _task(written: str | None) -> Any:
@@ -141,6 +137,6 @@ def _task(written: str | None) -> Any:
     if written is None:
         return None
     try:
-        return _adapter().validate_json(written)
+        return _ADAPTER.validate_json(written)
     except ValidationError:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.contrib import admin
-from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import construct_change_message
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
@@ -30,11 +30,6 @@ def check(request: HttpRequest, action: Action, model: type[Model]) -> None:
     """Raise PermissionDenied where the admin would."""
     if not may(request, action, model):
         raise PermissionDenied(_("Your account does not have the permission for this."))
-
-
-def log_addition(actor: User, row: Model, form: Any) -> None:
-    """Log the row that a form created."""
-    log(actor, row, ADDITION, construct_change_message(form, (), add=True))
 
 
 def log_change(actor: User, row: Model, form: Any) -> None:

@@ -260,7 +260,6 @@ SOURCES: Final = {
     "bulk": N_("Several at once"),
     "link": N_("Link in an e-mail"),
     "slack": N_("Slack"),
-    "teams": N_("Teams"),
     "rest": N_("REST"),
     "mcp": N_("MCP"),
     "time": N_("Time ran out"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final
 
-from django.core.exceptions import EmptyResultSet
 from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
-
-from workflows.journal.prepared_statements import BuiltQuery
 
 #: Rows are counted up to this number; pages show `1,000+` beyond it.
 COUNTED: Final = 1_000
@@ -58,29 +55,14 @@ def count_up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
     return rows[: most + 1].count()
 
 
-def each_up_to(lists: Iterable[QuerySet[Any, Any]], most: int = COUNTED) -> BuiltQuery:
-    """Return the statement that applies `count_up_to` to several lists of narrow rows."""
-    parts: list[str] = []
-    values: list[Any] = []
-    for rows in lists:
-        try:
-            sql, given = rows[: most + 1].query.sql_with_params()
-        except EmptyResultSet:
-            parts.append("0")
-            continue
-        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")  # noqa: S608 - Django made it
-        values.extend(given)
-    return BuiltQuery(f"SELECT {', '.join(parts)}", tuple(values))
-
-
 def at_least(number: int, most: int = COUNTED) -> str:
     """`999`, and `1,000+` for a number at which `count_up_to` stopped."""
     return f"{grouped(most)}+" if number > most else grouped(number)
 
 
-def counted_at_least(number: int, noun: str, most: int = COUNTED) -> str:
+def counted_at_least(number: int, noun: str) -> str:
     """`1 run`, `1,000+ runs`; the noun is one of NOUNS."""
-    return NOUNS[noun](number) % {"n": at_least(number, most)}
+    return NOUNS[noun](number) % {"n": at_least(number)}
 
 
 def grouped(number: int) -> str:

@@ -43,11 +43,11 @@ class PlanDiff:
     done: Collection[str] = ()
 
 
-def diff_context(shown: PlanDiff, links: str = "#change-") -> dict[str, Any]:
+def diff_context(shown: PlanDiff) -> dict[str, Any]:
     """Return `p` of the templates: the diagram, the changes and the needed permissions."""
     change = shown.change
     return {
-        "picture": diff_picture(shown, links),
+        "picture": diff_picture(shown),
         "added": tuple(_added(task, shown) for task in change.added),
         "changed": tuple(_changed(task, shown) for task in change.changed),
         "removed": tuple({"id": name} for name in change.removed),
@@ -63,7 +63,7 @@ def _kept(shown: PlanDiff) -> int:
 # --- the picture ----------------------------------------------------------------------------------
 
 
-def diff_picture(shown: PlanDiff, links: str) -> Picture:
+def diff_picture(shown: PlanDiff) -> Picture:
     """Return both plans in one diagram; removed tasks keep their layer."""
     specs = {**shown.before.by_id, **_by_id(shown.change.added), **_by_id(shown.change.changed)}
     layers = [list(layer) for layer in shown.layers]
@@ -73,7 +73,7 @@ def diff_picture(shown: PlanDiff, links: str) -> Picture:
             layers.append([])
         layers[min(index, len(layers) - 1)].extend(removed)
     marks = _marks(shown)
-    drawn = [[_node(specs[name], marks, shown, links) for name in layer] for layer in layers]
+    drawn = [[_node(specs[name], marks, shown) for name in layer] for layer in layers]
     return layout(drawn)
 
 
@@ -92,10 +92,10 @@ def _marks(shown: PlanDiff) -> dict[str, str]:
     }
 
 
-def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff, links: str) -> DagTask:
+def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff) -> DagTask:
     mark = marks.get(task.id, "KEPT")
     note = _("done") if task.id in shown.done else short(task.target, _MAX_NOTE_LENGTH)
-    href = f"{links}{task.id}" if mark != "KEPT" else ""
+    href = f"#change-{task.id}" if mark != "KEPT" else ""
     return DagTask(task.id, mark, tuple(sorted(task.needs)), note, href=href)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 #: (is equal, i1, i2, j1, j2): `before[i1:i2]` became `after[j1:j2]`.
 Stretch = tuple[bool, int, int, int, int]
 
+#: Equal rows that are shown around changes.
+_CONTEXT = 3
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _MAX_EDITS = 400
 _MAX_WORK = 2_000_000
@@ -68,12 +70,12 @@ def text_segments(before: str, after: str) -> tuple[TextRow, ...]:
     return tuple(rows)
 
 
-def folded(rows: Sequence[TextRow], context: int = 3) -> tuple[TextRow, ...]:
-    """Replace long runs of equal rows by a fold, with `context` rows around changes."""
+def folded(rows: Sequence[TextRow]) -> tuple[TextRow, ...]:
+    """Replace long runs of equal rows by a fold, with `_CONTEXT` rows around changes."""
     near = bytearray(len(rows))
     for index, row in enumerate(rows):
         if row.kind != "same":
-            start, end = max(0, index - context), min(len(rows), index + context + 1)
+            start, end = max(0, index - _CONTEXT), min(len(rows), index + _CONTEXT + 1)
             near[start:end] = b"\x01" * (end - start)
     result: list[TextRow] = []
     hidden: list[TextRow] = []

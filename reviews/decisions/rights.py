@@ -5,28 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from reviews.models import Decision, HumanReviewRecord
-from workflows.common.db_expressions import AnyOf
 from workflows.engine.permissions import NAMED
 from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.executions import access
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Absence, Execution, Hold, Shaper
 from workflows.permissions import deny_list, grants
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-
-#: Where the values go in a `BuiltQuery`; no row has them.
-_RUN, _USER, _SINCE = -1, -2, -3
 
 
 class NotAllowed(Exception):
@@ -183,9 +176,8 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[int]]:
     """Map hold ids to `shapers_of` in one query."""
     hold_list = list(holds)
     shapings = defaultdict(list)
-    runs = list({each.execution_id for each in hold_list})
-    rows = _shapers_query().rows({(_RUN,): runs}) if runs else []
-    for execution_id, user_id, since in rows:
+    rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in hold_list})
+    for execution_id, user_id, since in rows.values_list("execution_id", "user", "since"):
         shapings[execution_id].append((user_id, since))
     return {
         hold.pk: frozenset(
@@ -193,14 +185,6 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[int]]:
         )
         for hold in hold_list
     }
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _shapers_query() -> BuiltQuery:
-    """Return the query of the people who influenced a list of runs."""
-    rows = Shaper.objects.filter(AnyOf("execution_id", [_RUN]))
-    return BuiltQuery.of(rows.values_list("execution_id", "user", "since"))
 
 
 def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
@@ -246,16 +230,10 @@ def _people_left(needs: Collection[Need]) -> dict[Need, int]:
 
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
     """The ways in which the user influenced a hold's payload."""
-    since = hold.opened_seq
-    rows = _ways_query().rows({_RUN: hold.execution_id, _USER: user.pk, _SINCE: since})
-    return frozenset(way for (way,) in rows)
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _ways_query() -> BuiltQuery:
-    rows = Shaper.objects.filter(execution_id=_RUN, user=_USER, since__lt=_SINCE)
-    return BuiltQuery.of(rows.values_list("way"))
+    rows = Shaper.objects.filter(
+        execution_id=hold.execution_id, user=user.pk, since__lt=hold.opened_seq
+    )
+    return frozenset(rows.values_list("way", flat=True))
 
 
 def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]:

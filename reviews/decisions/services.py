@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from django.contrib.auth import get_user_model
-from django.db import NotSupportedError, connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 
 from reviews import conf
 from reviews.audit.denied_attempts import denied_attempts_recorded
 from reviews.audit.records import DecisionEntry, write_record
-from reviews.models import ANSWERS, Decision, HumanReviewRecord
+from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
 from workflows.approvals.standing_answers import terms_errors
-from workflows.common.db_expressions import AnyOf
 from workflows.common.schemas import FieldError
 from workflows.engine.actors import SYSTEM, Actor
 from workflows.engine.commands import (
@@ -44,8 +42,7 @@ from workflows.engine.state import GrantScope
 from workflows.executions import access
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of, query
-from workflows.models import Execution, Hold, Workflow
+from workflows.models import Execution, Hold
 from workflows.permissions import step_up
 
 from .conflicts import Conflict, conflict, not_as_shown, shown_digest
@@ -111,7 +108,7 @@ class DecisionRequest:
     #: Without a version: the digest of what was shown, see `conflicts.shown_digest`.
     shown: str = ""
     #: Where the decision was made, stored in the record: "rest", "web", "admin", "link" (of an
-    #: e-mail), "slack", "teams", "bulk" or "mcp".
+    #: e-mail), "slack", "bulk" or "mcp".
     source: str
     #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
     edits: Any = None
@@ -169,10 +166,6 @@ def retry_while_busy(hold_id: str, attempt: Callable[[], T]) -> T:
         try:
             with transaction.atomic():
                 return attempt()
-        except NotSupportedError:
-            # A migration changed the type of a column while a statement was prepared, see `query`.
-            if wait is None or connection.in_atomic_block:
-                raise
         except StaleVersion:
             raise conflict(hold_id, "stale", Reason("run_moved_on")) from None
         except Refused as refusal:
@@ -340,7 +333,7 @@ def undo_seconds_for(hold: Hold) -> float:
 
 
 #: Sources of decisions that people make on pages.
-_PAGE_SOURCES = ("web", "admin", "link", "slack", "teams")
+_PAGE_SOURCES = ("web", "admin", "link", "slack")
 
 
 def reason_required(hold: Hold, source: str) -> bool:
@@ -424,7 +417,7 @@ def _recorded(
 
 
 def _end_claim(hold: Hold) -> None:
-    query("DELETE FROM reviews_reviewclaim WHERE hold_id = %(hold)s", {"hold": hold.id})
+    ReviewClaim.objects.filter(hold=hold).delete()
 
 
 def submit_now(
@@ -527,39 +520,15 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
 
 def _hold_to_decide(person: User, hold_id: str) -> Hold:
     """Return the hold without the large columns that no decision reads; raises HoldNotFound."""
-    hold = _read_hold(hold_id)
+    rows = Hold.objects.select_related("execution").defer(*_LARGE)
+    hold = rows.filter(pk=hold_id).first()
     if hold is None or not can_see(person, hold.execution, hold.groups):
         raise HoldNotFound
     return hold
 
 
-#: Where the id goes in `_hold_query`; no hold has it.
-_PLACE = "the hold"
 #: Columns of an execution that no decision reads.
-_LARGE = ("state", "context", "inputs")
-
-
-def _read_hold(hold_id: str) -> Hold | None:
-    rows = _hold_query().rows({_PLACE: hold_id})
-    return _with_execution(rows[0], column_names(Execution, without=_LARGE)) if rows else None
-
-
-def _with_execution(row: Sequence[Any], run_columns: Sequence[str]) -> Hold:
-    """Return the hold of a row that begins with its columns and those of its execution."""
-    columns = column_names(Hold)
-    end = len(columns) + len(run_columns)
-    hold = instance_of(Hold, columns, row[: len(columns)])
-    hold.execution = instance_of(Execution, run_columns, row[len(columns) : end])
-    return hold
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _hold_query() -> BuiltQuery:
-    """Return the query of a hold with its execution by `_PLACE`."""
-    of_execution = (f"execution__{name}" for name in column_names(Execution, without=_LARGE))
-    rows = Hold.objects.filter(pk=_PLACE).order_by()
-    return BuiltQuery.of(rows.values_list(*column_names(Hold), *of_execution))
+_LARGE = ("execution__state", "execution__context", "execution__inputs")
 
 
 def visible_hold(user: User, hold_id: str) -> Hold:
@@ -572,31 +541,12 @@ def visible_hold(user: User, hold_id: str) -> Hold:
 
 def visible_holds(user: User, *hold_ids: str) -> list[Hold]:
     """Return `visible_hold` of each id, in one query."""
-    holds = map(_with_workflow, _holds_query().rows({(_PLACE,): list(hold_ids)}))
-    found = {hold.pk: hold for hold in holds if can_see(user, hold.execution, hold.groups)}
+    rows = Hold.objects.select_related("execution__workflow").filter(pk__in=hold_ids)
+    holds = {hold.pk: hold for hold in rows if can_see(user, hold.execution, hold.groups)}
     try:
-        return [found[each] for each in hold_ids]
+        return [holds[each] for each in hold_ids]
     except KeyError:
         raise HoldNotFound from None
-
-
-def _with_workflow(row: Sequence[Any]) -> Hold:
-    """Return the hold of a row of `_holds_query`, with execution and workflow."""
-    hold = _with_execution(row, column_names(Execution))
-    if hold.execution.workflow_id is not None:
-        columns = column_names(Workflow)
-        hold.execution.workflow = instance_of(Workflow, columns, row[-len(columns) :])
-    return hold
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _holds_query() -> BuiltQuery:
-    """Return the query of holds with their execution and workflow, by a list of `_PLACE`."""
-    of_execution = (f"execution__{name}" for name in column_names(Execution))
-    of_workflow = (f"execution__workflow__{name}" for name in column_names(Workflow))
-    rows = Hold.objects.filter(AnyOf("pk", [_PLACE])).order_by()
-    return BuiltQuery.of(rows.values_list(*column_names(Hold), *of_execution, *of_workflow))
 
 
 def hold_of_node(user: User, execution_id: int, node_id: str) -> str:

@@ -27,7 +27,6 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken, Gate
 from workflows.permissions import step_up
 from workflows.permissions.tokens import (
-    SCIM,
     create_token,
     gate_names,
     revoke,
@@ -46,7 +45,6 @@ _SCOPE_DESCRIPTIONS = {
     "loosen": N_("Loosen policies when starting runs. Never give this one to an agent."),
     "decide_high_risk": N_("Give grants and approve high-risk actions without a second factor."),
     "admin": N_("Manage workflows and create tokens."),
-    "scim": N_("Manage accounts and groups (SCIM). For an identity provider, with no other scope."),
 }
 #: Labels by lifetime in days; "" is unlimited.
 _LIFETIMES = {"30": N_("30 days"), "90": N_("90 days"), "365": N_("1 year"), "": N_("No expiry")}
@@ -119,7 +117,7 @@ def _form(user: User, submitted: Mapping[str, Any]) -> dict[str, Any]:
         "scopes": tuple(
             {"value": scope, "means": _(description), "checked": scope in scopes}
             for scope, description in _SCOPE_DESCRIPTIONS.items()
-            if (scope not in ("admin", SCIM) or is_admin)
+            if (scope != "admin" or is_admin)
             and (scope != access.LOOSEN or user.has_perm(access.LOOSEN_POLICY))
             and (scope != step_up.SCOPE or workflow_conf.step_up() != "off")
         ),

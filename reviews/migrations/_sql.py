@@ -79,7 +79,7 @@ BEGIN
     END LOOP;
     FOREACH name IN ARRAY ARRAY[
         'reviews_reviewclaim', 'reviews_claimstart', 'reviews_reviewpresence',
-        'reviews_slackmessage', 'reviews_teamsmessage']
+        'reviews_slackmessage']
     LOOP
         EXECUTE format('DELETE FROM %I WHERE hold_id IN (SELECT id FROM workflows_hold'
                        ' WHERE execution_id = ANY($1))', name) USING runs;

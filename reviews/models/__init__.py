@@ -13,45 +13,35 @@ from .audit import (
     open_payload,
 )
 from .backtests import Backtest
-from .chat import (
-    ChatMessage,
-    LinkedAccount,
+from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
+from .planner import PlanDraft
+from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
+from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
+from .security import SecurityEvent, SecurityExport
+from .slack import (
     SlackAccount,
     SlackChannel,
     SlackLinkCode,
     SlackMessage,
     SlackWorkspace,
-    TeamsAccount,
-    TeamsBot,
-    TeamsMessage,
 )
-from .notifications import ChatHook, Notice, NoticeKind, NoticeMessage, NoticePreference
-from .people import ProvisionedGroup, ProvisionedUser
-from .planner import PlanDraft
-from .queue import ClaimStart, ReviewClaim, ReviewPresence, SavedView
-from .retention import ErasableRun, LegalHold, RetentionEntry, RetentionPolicy
-from .security import SecurityEvent, SecurityExport
 
 __all__ = [
     "ANSWERS",
     "Backtest",
     "ChatHook",
-    "ChatMessage",
     "ClaimStart",
     "Decision",
     "DeniedAttempt",
     "ErasableRun",
     "HumanReviewRecord",
     "LegalHold",
-    "LinkedAccount",
     "Notice",
     "NoticeKind",
     "NoticeMessage",
     "NoticePreference",
     "PayloadKey",
     "PlanDraft",
-    "ProvisionedGroup",
-    "ProvisionedUser",
     "RecordSet",
     "RecordWords",
     "RetentionEntry",
@@ -68,8 +58,5 @@ __all__ = [
     "SlackLinkCode",
     "SlackMessage",
     "SlackWorkspace",
-    "TeamsAccount",
-    "TeamsBot",
-    "TeamsMessage",
     "open_payload",
 ]

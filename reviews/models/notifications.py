@@ -72,7 +72,7 @@ class NoticePreference(models.Model):
     # Kinds that are not shown in the product, and kinds that are e-mailed.
     muted = ArrayField(models.CharField(max_length=12), default=list)
     mailed = ArrayField(models.CharField(max_length=12), default=list)
-    # Kinds that are sent to linked accounts of Slack and Teams; null for the defaults.
+    # Kinds that are sent to linked Slack accounts; null for the defaults.
     messaged = ArrayField(models.CharField(max_length=12), null=True)
 
     def __str__(self) -> str:

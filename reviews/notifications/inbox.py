@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from django.contrib.auth import get_user_model
@@ -13,9 +12,7 @@ from django.db.models.functions import Now
 
 from reviews.models import Notice
 from reviews.sockets import broadcasts
-from workflows.common.db_expressions import AnyOf
 from workflows.executions.access import visible_to, visible_to_each
-from workflows.journal.prepared_statements import BuiltQuery
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -26,8 +23,6 @@ K = TypeVar("K", bound=Hashable)
 
 #: Unread notices are counted up to this number: pages show “99+”.
 MAX_COUNTED = 100
-#: Where the users' ids go in `_unread_query`; no user has it.
-_PLACE = -1
 
 
 def notices_of(user: User, *, unread: bool = False) -> QuerySet[Notice]:
@@ -54,10 +49,12 @@ def unread_state(user: User) -> tuple[int, int]:
 
 def unread_states(users: Mapping[K, User]) -> dict[K, tuple[int, int]]:
     """Return `unread_state` of each user; two statements for any number of users."""
-    people = list({user.pk for user in users.values()})
+    newest = Notice.objects.filter(user=OuterRef("pk"), read_at=None).order_by("-id")[:MAX_COUNTED]
+    notices, runs = (ArraySubquery(newest.values(name)) for name in ("pk", "execution_id"))
+    people = get_user_model().objects.filter(pk__in={user.pk for user in users.values()})
     unread = {
-        pk: list(zip(notices, runs, strict=True))
-        for pk, notices, runs in _unread_query().rows({(_PLACE,): people})
+        pk: list(zip(notice_ids, run_ids, strict=True))
+        for pk, notice_ids, run_ids in people.values_list("pk", notices, runs)
     }
     visible = visible_to_each(users, {run for rows in unread.values() for _, run in rows})
     states = {}
@@ -65,16 +62,6 @@ def unread_states(users: Mapping[K, User]) -> dict[K, tuple[int, int]]:
         ids = [notice for notice, run in unread.get(user.pk, ()) if run in visible[key]]
         states[key] = (len(ids), max(ids, default=0))
     return states
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _unread_query() -> BuiltQuery:
-    """Return the query of the newest unread notices and their runs, by a list of users."""
-    newest = Notice.objects.filter(user=OuterRef("pk"), read_at=None).order_by("-id")[:MAX_COUNTED]
-    people = get_user_model().objects.filter(AnyOf("pk", [_PLACE])).order_by()
-    notices, runs = (ArraySubquery(newest.values(name)) for name in ("pk", "execution_id"))
-    return BuiltQuery.of(people.values_list("pk", notices, runs))
 
 
 def mark_read(user: User, *, ids: Sequence[int] = (), everything: bool = False) -> int:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from reviews.chat import outbox as chat_outbox
 from reviews.models import NoticeKind
+from reviews.slack import outbox as slack_outbox
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Grant, Hold
 from workflows.realtime import work_hints
@@ -27,7 +27,7 @@ BATCH = 500
 _END_KINDS = ("execution_completed", "execution_failed", "execution_aborted")
 #: An answer that can still be withdrawn resolves the hold's notices; a withdrawal reopens it.
 _ANSWER_KINDS = ("hold_answered", "hold_withdrawn")
-#: Events after which messages in chats show something else than before.
+#: Events after which messages in Slack show something else than before.
 _DECISION_KINDS = ("hold_voted", "hold_decided", *_ANSWER_KINDS)
 _KINDS = ("hold_opened", "hold_escalated", "result_reported", *_DECISION_KINDS, *_END_KINDS)
 
@@ -78,7 +78,7 @@ def _process(events: Sequence[ExecutionEvent]) -> None:
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )
-    chat_outbox.refresh(
+    slack_outbox.refresh(
         hold_ids=[e.payload["hold_id"] for e in events if e.kind in _DECISION_KINDS],
         execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )

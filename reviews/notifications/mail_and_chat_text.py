@@ -15,14 +15,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.answer_links import services as answer_links
-from reviews.chat import teams_cards
 from reviews.decisions.edit_impact import takes_edits
 from reviews.models import ChatHook, NoticeMessage
 from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
 from workflows.models import Hold
 
-from . import inbox, notice_text
+from . import inbox, notice_text, teams_cards
 from .notify import ACTIONABLE_KINDS
 
 if TYPE_CHECKING:

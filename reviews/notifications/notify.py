@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from django.db.models.functions import Now
 
 from reviews.absences.services import delegates_of
-from reviews.chat import outbox as chat_outbox
 from reviews.decisions.rights import right_now
 from reviews.models import (
     ChatHook,
@@ -18,8 +17,8 @@ from reviews.models import (
     NoticeKind,
     SlackAccount,
     SlackChannel,
-    TeamsAccount,
 )
+from reviews.slack import outbox as slack_outbox
 from reviews.sockets import broadcasts
 from workflows.models import Hold
 
@@ -92,7 +91,7 @@ def notify(notifications: Iterable[Notification]) -> int:
                 mails[user.pk].append(each.item())
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
     outbox.add(mails=mails, posts=_posts(events))
-    chat_outbox.add(_to_accounts(events, preferences), _to_channels(events))
+    slack_outbox.add(_to_accounts(events, preferences), _to_channels(events))
     broadcasts.unread_changed({each.user_id for each in notices})
     return len(notices)
 
@@ -167,14 +166,12 @@ def _concerns(hook: ChatHook, each: Notification) -> bool:
 
 def _to_accounts(
     events: Sequence[Notification], preferences: Mapping[int, Preferences]
-) -> list[tuple[SlackAccount | TeamsAccount, Notification]]:
+) -> list[tuple[SlackAccount, Notification]]:
     """Return the direct messages to recipients who linked an account and want this kind."""
     user_ids = {user.pk for each in events for user in each.recipients}
-    accounts: defaultdict[int, list[SlackAccount | TeamsAccount]] = defaultdict(list)
-    for slack in SlackAccount.objects.filter(user__in=user_ids, workspace__enabled=True):
-        accounts[slack.user_id].append(slack)
-    for teams in TeamsAccount.objects.filter(user__in=user_ids, bot__enabled=True):
-        accounts[teams.user_id].append(teams)
+    accounts: defaultdict[int, list[SlackAccount]] = defaultdict(list)
+    for account in SlackAccount.objects.filter(user__in=user_ids, workspace__enabled=True):
+        accounts[account.user_id].append(account)
     return [
         (account, each)
         for each in events

@@ -36,19 +36,6 @@ VALUES (%(receiver)s, %(items)s::jsonb, 'PENDING', false, greatest(
 ON CONFLICT ({receiver}_id) WHERE NOT closed
 DO UPDATE SET items = message.items || excluded.items
 """
-#: `attempts` fences senders: an update by a sender whose lease ran out matches no row.
-_CLAIM = """
-UPDATE reviews_noticemessage
-   SET closed = true, attempts = attempts + 1,
-       next_at = now() + make_interval(secs => %(lease)s)
- WHERE id = (
-    SELECT id FROM reviews_noticemessage
-     WHERE status = 'PENDING' AND next_at <= now() AND {receiver}_id IS NOT NULL
-     ORDER BY next_at
-     LIMIT 1
-     FOR UPDATE SKIP LOCKED)
-RETURNING id
-"""
 
 
 def mail_is_on() -> bool:
@@ -81,16 +68,18 @@ def claim_next(receiver: str) -> NoticeMessage | None:
 
     The claim lasts one lease; after that another sender may claim the message.
     """
-    claimed = _execute(_CLAIM.format(receiver=receiver), {"lease": conf.notice_lease_seconds()})
-    if not claimed:
+    messages = NoticeMessage.objects.exclude(**{receiver: None})
+    claimed = claim_due(messages, closed=True)
+    if claimed is None:
         return None
-    return NoticeMessage.objects.select_related("user", "hook__user").get(pk=claimed[0][0])
+    return NoticeMessage.objects.select_related("user", "hook__user").get(pk=claimed)
 
 
-def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
+def claim_due(messages: QuerySet[Any], **changes: Combinable | bool) -> int | None:
     """Claim the next due message of a chat for one lease; return its key, or None.
 
-    A claim is an attempt; `fence` are further columns that it changes.
+    A claim is an attempt, and `attempts` fences senders: an update by a sender whose lease ran out
+    matches no row.  `changes` are further columns.
     """
     due = messages.filter(status=Status.PENDING, next_at__lte=Now()).order_by("next_at")
     with transaction.atomic():
@@ -100,7 +89,7 @@ def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
         if pk is not None:
             lease = timedelta(seconds=conf.notice_lease_seconds())
             messages.filter(pk=pk).update(
-                attempts=F("attempts") + 1, next_at=Now() + lease, **fence
+                attempts=F("attempts") + 1, next_at=Now() + lease, **changes
             )
     return pk
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from reviews import conf
-from reviews.chat import accounts
 from reviews.models import Notice, NoticeMessage
 from reviews.notifications import inbox, notice_text, outbox
 from reviews.notifications.preferences import KINDS, preferences_of
+from reviews.slack import accounts
 from workflows.common import keyset
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ def _row(notice: Notice) -> dict[str, Any]:
 def preferences_context(user: User) -> dict[str, Any]:
     """Each kind with the user's choice, and whether e-mail and chats reach them."""
     preferences = preferences_of(user)
-    slack_accounts, teams_accounts = accounts.accounts_of(user), accounts.teams_accounts_of(user)
     last = NoticeMessage.objects.filter(user=user.pk).exclude(error="").first()
     return {
         "kinds": tuple(
@@ -87,18 +85,6 @@ def preferences_context(user: User) -> dict[str, Any]:
         "mail_is_on": outbox.mail_is_on(),
         "trouble": last,
         "slack_is_on": accounts.has_workspaces(),
-        "slack_accounts": slack_accounts,
-        "teams_is_on": accounts.has_bots(),
-        "teams_accounts": teams_accounts,
-        "chat_column": _chat_column(bool(slack_accounts), bool(teams_accounts)),
+        "slack_accounts": accounts.accounts_of(user),
         "code_minutes": accounts.CODE_MINUTES,
     }
-
-
-def _chat_column(slack: bool, teams: bool) -> str:  # noqa: FBT001
-    """Return the heading of the kinds that are sent to linked accounts; "" without an account."""
-    if slack and teams:
-        return _("In Slack and Teams")
-    if slack or teams:
-        return _("In Slack") if slack else _("In Teams")
-    return ""

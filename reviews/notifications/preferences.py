@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KINDS = tuple(NoticeKind.values)
 #: E-mailed by default: reviews that were left undone, not each new one.
 MAILED = frozenset({NoticeKind.REMINDER.value, NoticeKind.ESCALATED.value})
-#: Sent by Slack and Teams by default, once the person has linked an account.
+#: Sent by Slack by default, once the person has linked an account.
 MESSAGED = frozenset({NoticeKind.WAITING.value, *MAILED})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 
 from django.db import transaction
@@ -18,12 +17,10 @@ from reviews.models import (
     NoticeMessage,
     ReviewClaim,
     SlackMessage,
-    TeamsMessage,
 )
 from reviews.sockets import broadcasts
 from workflows.executions.legal_holds import without_legal_hold
 from workflows.journal import sweeper_queries as journal_due
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold
 
 from .notify import Notification, notify
@@ -85,8 +82,6 @@ def claims_ended() -> int:
     One transaction deletes and notifies, so that nobody is notified twice; a heartbeat makes a new
     claim.
     """
-    if not _one_expired_claim().rows({}):  # in almost every round
-        return 0
     with transaction.atomic():
         rows = list(
             _expired_claims()
@@ -104,12 +99,6 @@ def claims_ended() -> int:
 
 def _expired_claims() -> QuerySet[ReviewClaim]:
     return ReviewClaim.objects.filter(expires_at__lte=Now(), hold__status="OPEN")
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _one_expired_claim() -> BuiltQuery:
-    return BuiltQuery.of(_expired_claims().values_list("pk")[:1])
 
 
 def _claim_ended(row: ReviewClaim) -> Notification:
@@ -130,7 +119,6 @@ def forget_old() -> int:
         without_legal_hold(Notice.objects.filter(created_at__lt=cutoff)),
         NoticeMessage.objects.filter(finished_at__lt=cutoff),
         without_legal_hold(SlackMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
-        without_legal_hold(TeamsMessage.objects.filter(finished_at__lt=cutoff), "hold__execution"),
     ):
         ids = list(rows.values_list("pk", flat=True)[:5000])
         if ids:

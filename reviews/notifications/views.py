@@ -58,7 +58,7 @@ def notice_preferences(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         shown, mailed = request.POST.getlist("shown"), request.POST.getlist("mailed")
         # Without the column there is nothing to choose: see the template.
-        messaged = request.POST.getlist("messaged") if "with_chats" in request.POST else None
+        messaged = request.POST.getlist("messaged") if "with_slack" in request.POST else None
         save_preferences(user=user, shown=shown, mailed=mailed, messaged=messaged)
         messages.success(request, _("Saved."))
         return SeeOther(reverse("reviews:notice_preferences"))

@@ -1,8 +1,8 @@
 """Names of accounts and groups: which ones nobody may have, because they read as another's.
 
 No rule compares names, but people read them.  `ReviewsConfig` adds `check_account_name` to the
-validators of the user name, which forms, the admin and `createsuperuser` run; OpenID Connect and
-SCIM call it themselves.
+validators of the user name, which forms, the admin and `createsuperuser` run; OpenID Connect
+calls it itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which accounts and groups a user may change, and what they may give.
 
-The pages of the desk, the admin and SCIM check these rules, through `people/services.py` where
-they change something.
+The admin checks these rules, through `people/services.py` where it changes something.
 """
 
 from __future__ import annotations
@@ -15,7 +14,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from workflows.executions.access import ADMIN, AUDITOR, ROLES, groups_of, roles_of
+from workflows.executions.access import (
+    ADMIN,
+    AUDITOR,
+    NON_DECIDING_ROLES,
+    ROLES,
+    groups_of,
+    roles_of,
+)
 
 from .account_names import reading_of
 
@@ -27,11 +33,18 @@ class ChangeRefused(Exception):
     """The change would give more than the user has, leave no administrator, or came too late."""
 
 
+class OwnAccount(ChangeRefused):
+    """People do not deactivate themselves: no one might be left to reverse it."""
+
+    def __str__(self) -> str:
+        return _("You cannot deactivate your own account. Ask another administrator.")
+
+
 def may_manage(actor: User, person: User) -> bool:
     """Whether the user may change this account at all.
 
-    A new password is as good as the account, so only superusers change superusers, and only admins
-    change admins.
+    Only superusers change superusers, and only admins change admins.  What an account signs in with
+    has a limit of its own: see `may_take_over`.
     """
     if actor.is_superuser:
         return True
@@ -44,6 +57,36 @@ def check_may_manage(actor: User, person: User) -> None:
     """Raise PermissionDenied for an account that the user may not change."""
     if not may_manage(actor, person):
         raise PermissionDenied(_("Only an administrator may change this account."))
+
+
+def may_take_over(actor: User, person: User) -> bool:
+    """Whether the user may set what this account signs in with.
+
+    That is the password, the e-mail address that receives a new one, and the second factor.  Who
+    sets them can act as the account, so the user has all of its rights already.  A vote is
+    personal: nobody but an administrator takes over an account whose groups decide reviews.
+    """
+    if actor.is_superuser or actor.pk == person.pk:
+        return True
+    roles, groups = roles_of(actor), groups_of(person)
+    if person.is_superuser or (AUDITOR in roles and AUDITOR not in groups):
+        return False
+    if ADMIN not in roles and not groups <= roles & NON_DECIDING_ROLES:
+        return False
+    # Also those of a deactivated account, which can be activated later.
+    permissions = Permission.objects.filter(Q(user=person) | Q(group__user=person))
+    return _names(permissions) <= actor.get_all_permissions()
+
+
+def check_may_take_over(actor: User, person: User) -> None:
+    """Raise PermissionDenied for an account whose sign-in the user may not set."""
+    if not may_take_over(actor, person):
+        raise PermissionDenied(
+            _(
+                "This account has rights that you do not have. Send the person a link to set a new"
+                " password instead."
+            )
+        )
 
 
 def check_group_name(name: str) -> None:
@@ -72,6 +115,8 @@ def check_account(
     values that give more than the user has or leave no administrator.
     """
     check_may_manage(actor, person)
+    if person.pk == actor.pk and not is_active:
+        raise OwnAccount
     groups = list(groups)
     check_administrator_stays(
         person, is_active=is_active, is_staff=is_staff, is_superuser=is_superuser, groups=groups

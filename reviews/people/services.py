@@ -1,40 +1,43 @@
-"""Add and change accounts and groups. Each change is logged in the log of the admin, by field."""
+"""Change accounts and groups. Each change is logged in the log of the admin, by field."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from django.contrib.admin.models import ADDITION, CHANGE
+from django.conf import settings
+from django.contrib.admin.models import CHANGE
 from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.auth.models import Group
+from django.contrib.auth.tokens import default_token_generator
 from django.contrib.sessions.models import Session
-from django.db import IntegrityError, transaction
+from django.core.mail import send_mail
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.encoding import force_bytes
+from django.utils.http import urlsafe_base64_encode
 from django.utils.translation import gettext as _
 
-from reviews.components.admin_rights import log, log_addition, log_change
+from reviews.components.admin_rights import log
 from reviews.models import (
     ChatHook,
     ReviewClaim,
     SlackAccount,
     SlackLinkCode,
-    TeamsAccount,
 )
+from reviews.notifications.notice_text import absolute_url
+from reviews.notifications.outbox import mail_is_on
 from reviews.sockets import broadcasts
 from workflows.models import Absence, ApiToken, Grant, WebhookEndpoint
 from workflows.permissions import tokens
 from workflows.permissions.grants import IN_FORCE, end_grants
 
-from .forms import AddPersonForm, PasswordForm, PersonForm
 from .rights import (
     ChangeRefused,
     check_account,
-    check_administrator_stays,
-    check_group_name,
-    check_groups,
     check_may_manage,
     check_members,
 )
@@ -43,64 +46,14 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-class OwnAccount(ChangeRefused):
-    """People do not deactivate themselves: no one might be left to reverse it."""
-
-    def __str__(self) -> str:
-        return _("You cannot deactivate your own account. Ask another administrator.")
-
-
-def add_person(*, actor: User, form: AddPersonForm) -> User:
-    """Create the account of a valid form; raises ChangeRefused."""
-    check_groups(actor, groups=form.cleaned_data["groups"])
-    try:
-        with transaction.atomic():
-            person: User = form.save()
-            log_addition(actor, person, form)
-    except IntegrityError:
-        # Another request has stored the name since the form was checked.
-        raise ChangeRefused(_("A user with that username already exists.")) from None
-    return person
-
-
-def change_person(*, actor: User, form: PersonForm) -> None:
-    """Save a valid form of an account; nothing is logged if nothing changed.
-
-    Raises PermissionDenied and ChangeRefused.
-    """
-    person = form.instance
-    check_may_manage(actor, person)
-    if not form.changed_data:
-        return
-    with transaction.atomic():
-        check_account(
-            actor,
-            person,
-            is_active=person.is_active,
-            is_staff=form.cleaned_data["is_staff"],
-            is_superuser=person.is_superuser,
-            groups=form.cleaned_data["groups"],
-        )
-        log_change(actor, form.save(), form)
-
-
-def set_password(*, actor: User, form: PasswordForm) -> None:
-    """Save the new password of a valid form; raises PermissionDenied."""
-    check_may_manage(actor, form.user)
-    with transaction.atomic():
-        log_change(actor, form.save(), form)
-
-
 def set_active(*, actor: User, person: User, active: bool) -> None:
     """Deactivate an account and end its access; or activate it again, without what has ended.
 
     Raises PermissionDenied, and ChangeRefused: OwnAccount, or for the last administrator.
     """
-    check_may_manage(actor, person)
-    if not active and person.pk == actor.pk:
-        raise OwnAccount
     with transaction.atomic():
-        check_administrator_stays(
+        check_account(
+            actor,
             person,
             is_active=active,
             is_staff=person.is_staff,
@@ -114,17 +67,35 @@ def set_active(*, actor: User, person: User, active: bool) -> None:
             log(actor, person, CHANGE, [{"changed": {"fields": ["Active"]}}])
 
 
-def add_group(*, actor: User, name: str) -> Group:
-    """Create a group, without members and permissions; raises ChangeRefused."""
-    check_group_name(name)
+def send_password_link(*, actor: User, person: User) -> None:
+    """Mail a person a link with which they set a new password.
+
+    The link goes to the address of the account, works once and for a few days, and ends when the
+    account is deactivated.  Raises PermissionDenied and ChangeRefused.
+    """
+    check_may_manage(actor, person)
+    if not settings.PASSWORD_LOGIN:
+        raise ChangeRefused(_("People sign in with the sign-in provider, not with a password."))
+    if not mail_is_on():
+        raise ChangeRefused(_("No mail server is configured."))
+    if not person.is_active or not person.email:
+        raise ChangeRefused(_("Only active accounts with an e-mail address can get a link."))
+    token = default_token_generator.make_token(person)
+    key = urlsafe_base64_encode(force_bytes(person.pk))
+    url = absolute_url(reverse("new_password", args=(key, token)))
+    text = _("Set a new password for your account %(name)s here:") % {"name": person.get_username()}
     try:
-        with transaction.atomic():
-            group = Group.objects.create(name=name)
-    except IntegrityError:
-        # Another request has stored the name since it was checked.
-        raise ChangeRefused(_("There is a group with this name.")) from None
-    log(actor, group, ADDITION, [{"added": {}}])
-    return group
+        send_mail("[Holdpoint] Your password", f"{text}\n\n{url}\n", None, [person.email])
+    except OSError as error:
+        raise ChangeRefused(_("The mail server refused the message.")) from error
+    log(actor, person, CHANGE, "Sent a link to set a new password.")
+
+
+def revoke_tokens(*, actor: User, person: User) -> None:
+    """Revoke all API tokens of a person."""
+    with transaction.atomic():
+        if tokens.revoke(tokens=ApiToken.objects.filter(user=person)):
+            log(actor, person, CHANGE, "Revoked the API tokens.")
 
 
 def change_members(
@@ -166,7 +137,6 @@ def end_access(*, actor: User, person: User) -> None:
     absences = Absence.objects.filter(Q(user=person) | Q(delegate=person), cancelled_at=None)
     absences.filter(ends_at__gt=Now()).update(cancelled_at=Now(), cancelled_by=actor.get_username())
     SlackAccount.objects.filter(user=person).delete()
-    TeamsAccount.objects.filter(user=person).delete()
     SlackLinkCode.objects.filter(user=person).delete()
     ChatHook.objects.filter(user=person).delete()
     WebhookEndpoint.objects.filter(owner=person).update(enabled=False)

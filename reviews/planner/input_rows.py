@@ -21,7 +21,6 @@ from workflows.engine.bounded_json import BoundedJSONError, parse
 
 #: Each row has about a dozen form fields, and Django accepts 1,000 of them.
 MAX_ROWS: Final = 40
-MAX_NAME_LENGTH: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 #: The type of a row → the schema of a new input of that type.

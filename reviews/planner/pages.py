@@ -53,7 +53,7 @@ from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
 from workflows.executions.definitions import WorkflowChanged, seen_mark
 from workflows.executions.validation import InvalidRequest, check_plan
-from workflows.models import Execution, ExecutionEvent, McpServer, Workflow
+from workflows.models import Capability, Execution, ExecutionEvent, McpServer, Workflow
 from workflows.planning.planner import known_tools, predict_next
 
 if TYPE_CHECKING:
@@ -502,6 +502,11 @@ def tool_context(tool: Tool) -> dict[str, Any]:
         "server_id": McpServer.objects.filter(name=tool.server)
         .values_list("pk", flat=True)
         .first(),
+        "capability_id": Capability.objects.filter(name=tool.name.removeprefix("capability."))
+        .values_list("pk", flat=True)
+        .first()
+        if tool.kind == "capability"
+        else None,
     }
 
 

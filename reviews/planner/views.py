@@ -58,7 +58,7 @@ from workflows.executions.definitions import (
 )
 from workflows.executions.services import run_warnings, start_execution
 from workflows.executions.validation import InvalidRequest, check_groups, check_plan, check_policy
-from workflows.models import McpServer, Workflow
+from workflows.models import Capability, McpServer, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -276,7 +276,8 @@ def tools(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": tuple(_row(tool) for tool in rows),
         "q": q,
-        "servers_url": reverse("reviews:servers") if may(request, "view", McpServer) else "",
+        "may_view_servers": may(request, "view", McpServer),
+        "may_view_capabilities": may(request, "view", Capability),
     }
     return page(request, "reviews/planner/tools.html", context, section="tools")
 

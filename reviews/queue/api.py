@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -71,24 +71,6 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
     def get_claimed_by(self, hold: Hold) -> str | None:
         claim = getattr(hold, "claim", None)
         return claim.user.get_username() if claim else None
-
-
-def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Serialize a row of `selectors.listing_rows` like HoldRowSerializer, five times as fast."""
-    row = {name: values[name] for name in _UNCHANGED}
-    return {
-        "hold_id": values["id"],
-        "execution_id": str(values["execution_id"]),
-        "node_id": values["task_id"] or None,
-        "trigger_phase": values["phase"] or None,
-        "status": values["run_status"],
-        **row,
-    }
-
-
-_RENAMED = ("hold_id", "execution_id", "node_id", "trigger_phase", "status")
-
-_UNCHANGED = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _RENAMED)
 
 
 class ClaimSerializer(serializers.Serializer[Any]):
@@ -203,10 +185,9 @@ class PendingView(ListAPIView[Hold]):
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """List open holds, newest first, without their payload."""
-        rows: Any = self.paginate_queryset(self.get_queryset())
-        return self.get_paginated_response([hold_row(each) for each in rows])
+        return self.list(request, *args, **kwargs)
 
-    def get_queryset(self) -> QuerySet[Hold, Any]:
+    def get_queryset(self) -> QuerySet[Hold]:
         query_params(
             self.request, also=PAGINATION_PARAMETERS | {each.name for each in _QUEUE_FILTERS}
         )

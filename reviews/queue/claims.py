@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
@@ -31,11 +30,9 @@ from reviews.decisions.services import HoldNotFound, Token, check_token, visible
 from reviews.models import ReviewClaim
 from reviews.notifications.claim_notices import claim_assigned
 from reviews.sockets import broadcasts
-from workflows.common.db_expressions import AnyOf
 from workflows.common.schemas import FieldError
 from workflows.engine.reasons import Reason
 from workflows.executions.access import may_operate
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -131,23 +128,11 @@ def candidates(hold: Hold) -> list[str]:
     """Names of the people who can be assigned the hold, sorted; at most a hundred."""
     barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
     excluded = [*barred, *(each for each in hold.approver_ids if each is not None)]
-    people = _members_query().rows({(_GROUP,): list(hold.groups), (_USER,): excluded})
+    members = get_user_model().objects.filter(is_active=True, groups__name__in=hold.groups)
+    groups_of_member = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
+    rows = members.exclude(pk__in=excluded).distinct().order_by("username")[:_MAX_CANDIDATES]
+    people = rows.values_list("username", ArraySubquery(groups_of_member))
     return [name for name, groups in people if deciding_groups(hold.groups, groups)]
-
-
-#: Where the values go in `_members_query`; no row has them.
-_GROUP, _USER = "the group", -1
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _members_query() -> BuiltQuery:
-    """Return the query of the active members of a list of groups, and the groups of each."""
-    people = get_user_model().objects.filter(is_active=True)
-    members = people.filter(AnyOf("groups__name", [_GROUP])).exclude(AnyOf("pk", [_USER]))
-    groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
-    rows = members.distinct().order_by("username")[:_MAX_CANDIDATES]
-    return BuiltQuery.of(rows.values_list("username", ArraySubquery(groups)))
 
 
 def _reserve(

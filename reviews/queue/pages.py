@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -35,7 +34,6 @@ from reviews.queue.saved_views import canonical_query, views_for
 from workflows.common import keyset
 from workflows.engine.state import HoldReason
 from workflows.executions.access import may_operate, may_start, visible_to
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold, Workflow
 
 if TYPE_CHECKING:
@@ -210,7 +208,8 @@ def _saved(viewer: selectors.Viewer, here: str) -> dict[str, Any]:
 
 def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str, Any], ...]:
     """The filter's drop-down lists; each begins with the choice that asks nothing."""
-    workflows: dict[str, str] = dict(_workflows_query().rows({}))
+    enabled = Workflow.objects.filter(enabled=True).order_by("title")
+    workflows: dict[str, str] = dict(enabled.values_list("name", "title"))
     lists = (
         ("workflow", _("Workflow"), _("every workflow"), workflows),
         ("phase", _("When"), _("before and after"), _labels(_PHASE_LABELS, PHASES)),
@@ -228,13 +227,6 @@ def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str,
         }
         for name, label, blank, choices in lists
     )
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _workflows_query() -> BuiltQuery:
-    rows = Workflow.objects.filter(enabled=True).order_by("title")
-    return BuiltQuery.of(rows.values_list("name", "title"))
 
 
 def _labels(labels: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 
 from django.db import connection
@@ -13,8 +12,6 @@ from django.db.models.functions import Now
 from reviews.decisions.services import visible_hold
 from reviews.models import ReviewPresence
 from reviews.sockets import broadcasts
-from workflows.common.db_expressions import AnyOf
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Seconds without a heartbeat after which a viewer has left; pages send three in that time.
 FRESH_SECONDS = 60
-#: Where the holds and the user go in `_viewers_query`; no row has them.
-_HOLD, _USER = "", -1
 
 _UPSERT_PRESENCE = """
 WITH before AS (
@@ -60,19 +55,12 @@ def mark_left(*, hold_id: str, user: User) -> None:
 def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
     """Map hold ids to the names of their viewers, without the user `but`; one query."""
     viewers: dict[str, list[str]] = {}
-    for hold_id, name in _viewers_query().rows({(_HOLD,): list(hold_ids), _USER: but}):
+    fresh = Now() - timedelta(seconds=FRESH_SECONDS)
+    rows = ReviewPresence.objects.filter(hold_id__in=list(hold_ids), seen_at__gt=fresh)
+    rows = rows.exclude(user_id=but).order_by("user__username")
+    for hold_id, name in rows.values_list("hold_id", "user__username"):
         viewers.setdefault(hold_id, []).append(name)
     return viewers
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _viewers_query() -> BuiltQuery:
-    """Return the query of the viewers of a list of holds other than one user."""
-    fresh = Now() - timedelta(seconds=FRESH_SECONDS)
-    rows = ReviewPresence.objects.filter(AnyOf("hold_id", [_HOLD]), seen_at__gt=fresh)
-    rows = rows.exclude(user_id=_USER).order_by("user__username")
-    return BuiltQuery.of(rows.values_list("hold_id", "user__username"))
 
 
 def forget_old() -> int:

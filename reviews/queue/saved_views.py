@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -13,7 +12,6 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.models import SavedView
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
-from workflows.journal.prepared_statements import BuiltQuery
 
 from .filters import query_string
 from .selectors import TABS
@@ -42,21 +40,12 @@ class ListedView(NamedTuple):
 
 def views_for(user: User) -> list[ListedView]:
     """The user's own views, then the shared views of others."""
-    return [ListedView(*row) for row in _views_query().rows({_OWNER: user.pk})]
-
-
-#: Where the owner goes in `_views_query`; no user has it.
-_OWNER: Final = -1
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _views_query() -> BuiltQuery:
-    rows = SavedView.objects.filter(Q(owner=_OWNER) | Q(shared=True))
+    rows = SavedView.objects.filter(Q(owner=user) | Q(shared=True))
     rows = rows.order_by("shared", "name", "pk")
-    return BuiltQuery.of(
-        rows.values_list("pk", "name", "query", "shared", "owner_id", "owner__username")
-    )
+    return [
+        ListedView(*row)
+        for row in rows.values_list("pk", "name", "query", "shared", "owner_id", "owner__username")
+    ]
 
 
 def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
@@ -91,9 +80,12 @@ def remove_view(*, user: User, view_id: int) -> SavedView:
 
 
 def canonical_query(query: str) -> str:
-    """Keep only the known parameters, in canonical order; at most 1,000 characters."""
+    """Keep only the known parameters, in canonical order, masked; at most 1,000 characters."""
     try:
-        pairs = dict(parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50))
+        pairs = {
+            name: mask_secrets(value)
+            for name, value in parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50)
+        }
     except ValueError:
         return ""
     tab = pairs.get("tab", "me")

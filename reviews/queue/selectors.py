@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Hashable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Collection
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.auth import get_user_model
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from reviews.components.number_formatting import count_up_to, each_up_to
+from reviews.components.number_formatting import count_up_to
 from reviews.decisions.rights import deciding_groups, group_names, shaped_by, shaped_hold_by
 from reviews.models import ReviewClaim
-from workflows.common.db_expressions import AnyOf
 from workflows.executions import access
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import Hold, Waiting
 
 from .filters import QueueFilters, apply_filters, apply_order
@@ -30,12 +26,6 @@ TABS = ("me", "groups", "claimed", "open", "decided")
 ADDRESSED = ("me", "groups")
 #: Tabs that show the number of their rows.
 COUNTED_TABS = ("me", "groups", "claimed", "open")
-
-#: Up to this many holds of a group are looked up by index; with more, an ordered scan soon
-#: finds a page of them.
-FEW_HOLDS = 300
-#: Seconds for which a process caches whether a group has few holds.
-RECOUNT_SECONDS = 10.0
 
 NO_FILTERS = QueueFilters()
 
@@ -58,21 +48,6 @@ class Viewer:
         groups = self.groups | access.delegated_groups_of(self.user)
         return sorted(deciding_groups(groups, groups))
 
-    @cached_property
-    def few_holds(self) -> bool:
-        """Whether few holds are open for the user's groups; cached for RECOUNT_SECONDS."""
-        return has_few_holds(tuple(self.deciding), int(time.monotonic() / RECOUNT_SECONDS))
-
-    @cached_property
-    def rows_of_groups(self) -> Q:
-        """The condition for open holds of the user's groups.
-
-        Few holds are looked up by index; many are found by scanning in list order.
-        """
-        if self.few_holds:
-            return Q(AnyOf("pk", _held_by(self.deciding)))
-        return Q(groups__overlap=self.deciding)
-
     def counted(self, tab: str) -> QuerySet[Waiting, Any]:
         """The rows of `Waiting`, one per hold, that count the tabs `me` and `groups`."""
         mine = Waiting.objects.filter(group__in=self.deciding)
@@ -87,10 +62,9 @@ class Viewer:
             )
         return mine.values("hold_id").distinct()
 
-    def tab(self, name: str, *, prefiltered: bool = False) -> Q:
-        """The condition on open holds of a tab; `prefiltered` when other filters leave few rows."""
-        if name in ADDRESSED:
-            mine = Q(groups__overlap=self.deciding) if prefiltered else self.rows_of_groups
+    def tab(self, name: str) -> Q:
+        """The condition on open holds of a tab."""
+        mine = Q(groups__overlap=self.deciding)
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
             case "me":
@@ -117,19 +91,6 @@ class Viewer:
 
     def _free_to_claim(self) -> Q:
         return Q(claim=None) | Q(claim__user=self.user) | Q(claim__expires_at__lte=Now())
-
-
-def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
-    return Waiting.objects.filter(group__in=groups).values("hold_id")
-
-
-@lru_cache(maxsize=256)
-def has_few_holds(groups: tuple[str, ...], _now: int) -> bool:
-    """Count at most once per `_now`; the result changes the query plan, not its rows.
-
-    Cached per groups and time slot (`_now`), 256 entries; a new slot is a new key.
-    """
-    return count_up_to(_held_by(groups), FEW_HOLDS) <= FEW_HOLDS
 
 
 def pending(user: User) -> QuerySet[Hold]:
@@ -165,54 +126,25 @@ def decided(user: User) -> QuerySet[Hold]:
 
 
 def tab_counts(viewer: Viewer, tabs: tuple[str, ...] = COUNTED_TABS) -> dict[str, int]:
-    """Number of rows per tab, limited as in `count_up_to`; one statement."""
-    groups, members = viewer.deciding, access.audience_members(viewer.user)
-    if access.allowed_workflow_ids(viewer.user) is None:
-        query = _counts_query(tabs, len(groups), None if members is None else len(members))
-    else:
-        query = _counts_of(viewer, pending(viewer.user), tabs)
-    (counts,) = query.rows(_values(viewer.user.pk, groups, members or ()))
-    return dict(zip(tabs, counts, strict=True))
-
-
-#: Where the values of a viewer go in `_counts_query`; no row has them.
-_USER, _GROUP, _MEMBER = -1, "group %s", "member %s"
-
-
-def _values(pk: int, groups: Sequence[str], members: Sequence[str]) -> dict[Hashable, Any]:
-    return {
-        _USER: pk,
-        (_USER,): [pk],
-        **{_GROUP % number: group for number, group in enumerate(groups)},
-        tuple(_GROUP % number for number in range(len(groups))): list(groups),
-        **{_MEMBER % number: member for number, member in enumerate(members)},
-    }
-
-
-# Keyed by the tabs and the numbers of groups and members, which the SQL depends on; 64 entries.
-@lru_cache(maxsize=64)
-def _counts_query(tabs: tuple[str, ...], groups: int, members: int | None) -> BuiltQuery:
-    """Return the query of `tab_counts`; a viewer who sees every execution has no members."""
-    viewer = Viewer(get_user_model()(pk=_USER))
-    viewer.deciding = [_GROUP % number for number in range(groups)]
-    rows, names = _open(), [_MEMBER % number for number in range(members or 0)]
-    if members is not None:
-        # Deciders of a hold may see its run: for most holds, nothing else is read.
-        visible = access.is_addressed_to(names, execution="execution_id")
-        rows = rows.filter(Q(groups__overlap=viewer.deciding) | Q(visible))
-    query = _counts_of(viewer, rows, tabs)
-    return query.with_constants(_values(_USER, viewer.deciding, names))
-
-
-def _counts_of(viewer: Viewer, rows: QuerySet[Hold], tabs: tuple[str, ...]) -> BuiltQuery:
-    """Return the query that counts the tabs; `rows` are the open holds that the viewer may see."""
-    lists = {
+    """Number of rows per tab, limited as in `count_up_to`; one statement per tab."""
+    waiting = _open_and_visible(viewer)
+    lists: dict[str, QuerySet[Any, Any]] = {
         "me": viewer.counted("me"),
         "groups": viewer.counted("groups"),
-        "claimed": rows.filter(viewer.tab("claimed")).values("pk"),
-        "open": rows.values("pk"),
+        "claimed": waiting.filter(viewer.tab("claimed")),
+        "open": waiting,
     }
-    return each_up_to(lists[tab] for tab in tabs)
+    return {tab: count_up_to(lists[tab]) for tab in tabs}
+
+
+def _open_and_visible(viewer: Viewer) -> QuerySet[Hold]:
+    """The rows of `pending(viewer.user)`; for most holds only their groups are read."""
+    members = access.audience_members(viewer.user)
+    if members is None or access.allowed_workflow_ids(viewer.user) is not None:
+        return pending(viewer.user)
+    # Deciders of a hold may see its run.
+    visible = access.is_addressed_to(members, execution="execution_id")
+    return _open().filter(Q(groups__overlap=viewer.deciding) | Q(visible))
 
 
 def waiting_count(user: User) -> int:
@@ -234,23 +166,20 @@ def queue(
     if tab == "decided":
         return apply_filters(decided(viewer.user).filter(prefiltered), filters, decided=True)
     holds = _open_for_groups(viewer.user) if tab in ADDRESSED else pending(viewer.user)
-    holds = holds.filter(prefiltered, viewer.tab(tab, prefiltered=runs is not None))
+    holds = holds.filter(prefiltered, viewer.tab(tab))
     return apply_order(apply_filters(holds, filters), filters)
 
 
-def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
-    """Each hold as a dict with the columns of a listing, including run, workflow and claim."""
-    rows: QuerySet[Hold, dict[str, Any]] = holds.values(
-        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "critical"),
-        *("why", "why_code", "why_params", "groups", "quorum", "approvals", "on_reject"),
-        *("on_timeout", "opened_at", "expires_at"),
-        workflow=F("execution__workflow__name"),
-        title=F("execution__title"),
-        run_status=F("execution__status"),
-        version=F("execution__version"),
-        claimed_by=F("claim__user__username"),
+def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:
+    """Each hold with the columns of a listing: no payload, and no data of its run."""
+    return (
+        holds.select_related(None)
+        .select_related("execution__workflow", "claim__user")
+        .defer(
+            *("payload", "execution__state", "execution__inputs", "execution__context"),
+            *("execution__policy", "execution__policy_overrides"),
+        )
     )
-    return rows
 
 
 def page_rows(holds: QuerySet[Hold]) -> QuerySet[Hold]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Final
 
 from django.db import models
@@ -21,9 +20,7 @@ from reviews.models import (
     ReviewClaim,
     ReviewPresence,
     SlackMessage,
-    TeamsMessage,
 )
-from workflows.journal.prepared_statements import BuiltQuery
 from workflows.models import (
     Checkpoint,
     CommandLog,
@@ -59,7 +56,6 @@ DELETED: Final[dict[str, tuple[type[models.Model], str]]] = {
     "times of claims": (ClaimStart, "hold__execution"),
     "open review pages": (ReviewPresence, "hold__execution"),
     "Slack messages": (SlackMessage, "hold__execution"),
-    "Teams messages": (TeamsMessage, "hold__execution"),
     "gate calls": (GateCall, "approval__execution"),
 }
 
@@ -102,26 +98,12 @@ def preview(policy: RetentionPolicy) -> Preview:
 
 def legal_holds_of(execution: Execution) -> list[LegalHold]:
     """Return the legal holds that keep the data of a run, oldest first."""
-    found = _legal_holds_query().rows({_RUN: execution.pk, _WORKFLOW: execution.workflow_id})
-    if not found:
-        return []
-    rows = LegalHold.objects.filter(pk__in=[pk for (pk,) in found])
+    covering = Q(execution=execution) | Q(gate__calls__approval__execution=execution)
+    if execution.workflow_id is not None:
+        covering |= Q(workflow=execution.workflow_id)
+    keys = LegalHold.objects.filter(covering, lifted_at=None).values("pk")
+    rows = LegalHold.objects.filter(pk__in=keys)
     return list(rows.select_related("placed_by", "workflow", "gate").order_by("id"))
-
-
-#: Where a run and its workflow go in `_legal_holds_query`; no row has them.
-_RUN, _WORKFLOW = -1, -2
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _legal_holds_query() -> BuiltQuery:
-    """Return the query of the ids of a run's legal holds; most runs have none."""
-    rows = LegalHold.objects.filter(
-        Q(execution=_RUN) | Q(workflow=_WORKFLOW) | Q(gate__calls__approval__execution=_RUN),
-        lifted_at=None,
-    )
-    return BuiltQuery.of(rows.order_by().values_list("pk"))
 
 
 def erasure_of(execution_id: int) -> RetentionEntry | None:

@@ -79,16 +79,14 @@ class TaskWindow:
     last_layer: int
 
 
-def task_window(
-    layers: Sequence[Sequence[str]], *, task: str, current: int, whole_plan: int = WHOLE_PLAN
-) -> TaskWindow:
+def task_window(layers: Sequence[Sequence[str]], *, task: str, current: int) -> TaskWindow:
     """Return what the page shows of a plan.
 
     The list starts with `task`; if the plan has no such task, with the first one of layer
     `current`.
     """
     order = [name for layer in layers for name in layer]
-    if len(order) <= whole_plan:
+    if len(order) <= WHOLE_PLAN:
         return TaskWindow(
             is_whole=True, start=0, end=len(order), first_layer=0, last_layer=len(layers)
         )

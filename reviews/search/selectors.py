@@ -163,7 +163,7 @@ def _people(user: User, q: str) -> Group:
         Result(
             each.get_username(),
             each.get_full_name(),
-            reverse("reviews:person", args=(each.pk,))
+            reverse("admin:auth_user_change", args=(each.pk,))
             if may_open
             else f"{reverse('reviews:history')}?{urlencode({'reviewer': each.get_username()})}",
         )

@@ -11,15 +11,11 @@ register = template.Library()
 
 @register.simple_tag
 def desk_widget(field: BoundField) -> SafeString:
-    """Return the widget of a field; fields of choices and check boxes have no frame."""
+    """Return the widget of a field; check boxes have no frame."""
     widget = field.field.widget
-    if isinstance(widget, forms.CheckboxInput | forms.CheckboxSelectMultiple | forms.RadioSelect):
+    if isinstance(widget, forms.CheckboxInput):
         return field.as_widget()
-    kind = "input"
-    if isinstance(widget, forms.Textarea):
-        kind = "textarea"
-    elif isinstance(widget, forms.Select):
-        kind = "select"
+    kind = "select" if isinstance(widget, forms.Select) else "input"
     return field.as_widget(attrs={"class": f"{widget.attrs.get('class', '')} {kind}".strip()})
 
 

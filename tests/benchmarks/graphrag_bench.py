@@ -26,7 +26,6 @@ from graphrag.planning import replanning
 from graphrag.planning import services as planning_services
 from graphrag.retrieval import idf, search
 from tests.support.invented_tools import invented_intents, invented_tools
-from workflows.common import gc_freeze
 
 SIZES = (100, 1_000, 10_000)
 EDGES_PER_TOOL = 10
@@ -233,7 +232,6 @@ def rows(sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
     """Fill and measure each size in turn."""
     for size in sizes:
         fill(size)
-        gc_freeze.freeze_loaded_objects()  # as every process of the product does before it works
         yield from measured(size)
 
 

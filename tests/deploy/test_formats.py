@@ -95,13 +95,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "keda": {"workers": {"autoscaling": {"kind": "keda"}}},
     "webhooks": {"webhooks": {"replicas": 2}, "settings": {"HOLDPOINT_WEBHOOK_CONCURRENCY": 8}},
     "files": {"files": {"existingClaim": "shared"}, "nodeSelector": {"disk": "ssd"}},
-    "tasks": {
-        "remoteTasks": {
-            "image": "shop:1",
-            "namespace": "tasks",
-            "resources": {"limits": {"memory": "8Gi", "nvidia.com/gpu": "1"}},
-        }
-    },
     "private": {"imagePullSecrets": [{"name": "registry"}], "image": {"tag": "1.2.3"}},
     "small": {
         "ingress": {"enabled": False},
@@ -214,23 +207,6 @@ def test_every_process_has_a_probe() -> None:
             assert command == ["python", "-m", "config.observability.alive", "webhooks"]
 
 
-def test_only_workers_and_sweeper_may_start_jobs_and_none_reads_secrets() -> None:
-    documents = rendered(**VARIANTS["tasks"])
-    (role,) = [each for each in documents if each["kind"] == "Role"]
-    assert role["metadata"]["namespace"] == "tasks"
-    rights = {rule["resources"][0]: rule["verbs"] for rule in role["rules"]}
-    assert rights["secrets"] == ["create"]
-    for pod in pods(**VARIANTS["tasks"]):
-        (container,) = pod["spec"]["containers"]
-        starts = container["name"] in ("workers", "sweeper")
-        assert pod["spec"]["automountServiceAccountToken"] == starts
-        assert (pod["spec"].get("serviceAccountName") == "hp-tasks") == starts
-        settings = {each["name"]: each["value"] for each in container["env"]}
-        assert settings["HOLDPOINT_KUBERNETES_NAMESPACE"] == "tasks"
-        resources = json.loads(settings["HOLDPOINT_KUBERNETES_RESOURCES"])
-        assert resources["limits"]["nvidia.com/gpu"] == "1"
-
-
 def test_secrets_are_referenced_and_mounted() -> None:
     for pod in pods(files={"existingClaim": "shared"}):
         (container,) = pod["spec"]["containers"]
@@ -258,9 +234,6 @@ def test_the_schema_refuses_unknown_values() -> None:
     for wrong in (
         {"wokers": {}},
         {"networkPolicy": {"ingressNamespaces": []}},
-        {"remoteTasks": {"image": "shop:1"}},
-        # The namespace of the release has Secrets.
-        {"remoteTasks": {"image": "shop:1", "namespace": "review"}},
     ):
         with pytest.raises(helm_python.HelmError):
             rendered(**wrong)

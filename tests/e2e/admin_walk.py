@@ -38,7 +38,7 @@ from django.utils import timezone
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 from reviews.models import (
     ChatHook, NoticeMessage, ReviewClaim, SecurityExport, SlackAccount, SlackChannel, SlackMessage,
-    SlackWorkspace, TeamsAccount, TeamsBot, TeamsMessage)
+    SlackWorkspace)
 from workflows.models import (
     Absence, BusinessCalendar, Capability, Gate, GateCall, Grant, Hold, McpServer, SignInAlert)
 hold = Hold.objects.filter(status="OPEN").order_by("opened_at").first()
@@ -73,12 +73,6 @@ account, _ = SlackAccount.objects.get_or_create(
     workspace=slack, slack_user="U0PEARS", defaults={"user": operator})
 SlackMessage.objects.get_or_create(account=account, key="pears", defaults={
     "workspace": slack, "hold": hold, "kind": "waiting", "status": "SENT"})
-bot, _ = TeamsBot.objects.get_or_create(
-    app_id="pears", defaults={"name": "Pears", "tenant_id": "pears", "enabled": False})
-teams, _ = TeamsAccount.objects.get_or_create(
-    bot=bot, teams_user="29:pears", defaults={"user": operator})
-TeamsMessage.objects.get_or_create(account=teams, key="pears", defaults={
-    "bot": bot, "hold": hold, "kind": "waiting", "status": "SENT"})
 """
 #: The link of a list's first row.
 FIRST = "#result_list tbody th a, #result_list tbody td.action-checkbox + td a"
@@ -110,18 +104,7 @@ def as_admin(walk: Walk, scene: Scene) -> None:
 
 
 def on_the_desk(walk: Walk) -> None:
-    """The desk's pages of people and MCP servers, with the errors of their forms."""
-    for path in ("/people/", "/people/?q=nobody-at-all", "/people/1/", "/people/2/"):
-        walk.go(path)
-    walk.go("/people/add/")
-    walk.fill("User name", "admin")
-    walk.press("Add person")
-    walk.measure("a new person, refused")
-    for path in ("/servers/", "/servers/1/", "/servers/import/", "/servers/add/"):
-        walk.go(path)
-    walk.fill("Name", "nowhere")
-    walk.press("Add server")
-    walk.measure("a new server, refused")
+    """The marks of a tool."""
     walk.page.goto(f"{walk.product.address}/tools/demo.draft_release_notes/")
     walk.page.get_by_text("Permission set and marks").click()
     walk.measure("the marks of a tool")

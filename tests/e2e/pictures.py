@@ -156,7 +156,6 @@ PICTURES = (
     Picture("workflow-versions", "operator", "/workflows/{release}/versions/"),
     Picture("rules", "operator", "/workflows/{workflow}/rules/"),
     Picture("grants", "operator", "/grants/?all=1"),
-    Picture("capabilities", "operator", "/capabilities/"),
     Picture("webhooks", "operator", "/webhooks/"),
     Picture("webhook", "operator", "/webhooks/{webhook}/"),
     Picture("tokens", "operator", "/tokens/"),
@@ -171,13 +170,6 @@ PICTURES = (
     Picture("backtest", "admin", "/insights/backtest/?workflow={workflow}", draft),
     Picture("backtest-report", "admin", "/insights/backtest/{tried}/"),
     # the desk of an admin
-    Picture("people", "admin", "/people/"),
-    Picture("person-add", "admin", "/people/add/"),
-    Picture("person", "admin", "/people/2/"),
-    Picture("servers", "admin", "/servers/"),
-    Picture("server-add", "admin", "/servers/add/"),
-    Picture("servers-import", "admin", "/servers/import/"),
-    Picture("server", "admin", "/servers/1/"),
     Picture("tool-marks", "admin", "/tools/demo.draft_release_notes/", open_marks),
     # the admin
     Picture("admin", "reviewer", "/admin/"),

@@ -132,7 +132,7 @@ def slack_path(product: Product) -> str:
         "--no-imports",
         "-c",
         "from django.contrib.auth.models import User\n"
-        "from reviews.chat import accounts\n"
+        "from reviews.slack import accounts\n"
         "from tests.support.slack_server import connect_workspace\n"
         "from reviews.notifications.preferences import KINDS, save_preferences\n"
         "workspace = connect_workspace()\n"

@@ -79,11 +79,8 @@ def test_an_escalation_is_granted_and_its_code_becomes_a_capability(
     expect(page.locator("#task-page_status")).to_contain_text("200")
     page.get_by_label("Name of the capability").fill(f"page_status_{run}")
     page.get_by_role("button", name="Keep as a capability").click()
-    page.wait_for_url(re.compile(r"/capabilities/"))
-    expect(page.locator("details.tool", has_text=f"page_status_{run}")).to_contain_text(
-        "a person approves each use"
-    )
-    expect(page.locator(f"#capability-page_status_{run}")).to_contain_text("answer = fetch(page)")
+    page.wait_for_url(re.compile(rf"/tools/capability.page_status_{run}/"))
+    expect(page.get_by_text(f"Created the capability page_status_{run}.")).to_be_visible()
     assert violations == []
     operator.close()
 

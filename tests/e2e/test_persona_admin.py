@@ -15,7 +15,6 @@ from tests.e2e.personas import ADMIN, Job
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api
 
-PEOPLE = "/people/"
 SECRET = "a-long-way-to-tipperary"
 
 
@@ -83,62 +82,3 @@ def test_in_the_admin_alone(page: Page, product: Product, api: Api, name: str) -
     expect(main.get_by_role("heading", name="Change workflow")).to_be_visible()
     check_policy(api, name)
     job.done_in_the_admin()
-
-
-def test_on_the_desk_alone(page: Page, product: Product, api: Api, name: str) -> None:
-    job = Job(page, product, "admin", PEOPLE)
-    main = page.get_by_role("main")
-
-    main.get_by_role("link", name="Add a person").click()
-    main.get_by_role("textbox", name="User name").fill(name)
-    main.get_by_role("checkbox", name="reviewer", exact=True).check()
-    main.get_by_role("textbox", name="Password", exact=True).fill(SECRET)
-    main.get_by_role("textbox", name="Repeat the password").fill(SECRET)
-    main.get_by_role("button", name="Add person").click()
-    expect(page.get_by_text(f"Added {name}.")).to_be_visible()
-    main.get_by_role("checkbox", name="auditor", exact=True).check()
-    main.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_text("Saved.")).to_be_visible()
-    main.get_by_role("button", name=f"Deactivate {name}").click()
-    expect(main.get_by_role("button", name=f"Activate {name}")).to_be_visible()
-    main.get_by_role("link", name="← People").click()
-    main.get_by_role("searchbox", name="Search").fill(name)
-    main.get_by_role("searchbox", name="Search").press("Enter")
-    row = main.get_by_role("link", name=re.compile(f"{name} .*auditor, reviewer .*deactivated"))
-    expect(row).to_be_visible()
-
-    page.get_by_role("link", name="Tools", exact=True).first.click()
-    main.get_by_role("link", name="MCP servers").click()
-    main.get_by_role("link", name="Import JSON").click()
-    server = {"command": sys.executable, "args": ["-m", "mcp_server_git"]}
-    text = json.dumps({"mcpServers": {f"{name}-2": server}})
-    main.get_by_role("textbox", name="JSON with a mcpServers object").fill(text)
-    main.get_by_role("button", name="Import").click()
-    expect(page.get_by_text(f"Imported: {name}-2.")).to_be_visible()
-    main.get_by_role("link", name="Add a server").click()
-    main.get_by_role("textbox", name="Name").fill(name)
-    main.get_by_role("textbox", name="Command").fill(sys.executable)
-    main.get_by_role("textbox", name="Arguments").fill(json.dumps(["-m", "mcp_server_git"]))
-    main.get_by_role("button", name="Add server").click()
-    main.get_by_role("button", name="Test the connection and read the tools").click()
-    expect(page.get_by_text(re.compile(rf"Read \d+ tools of {name}\."))).to_be_visible()
-    main.get_by_role("link", name=f"{name}.git_log").click()
-    main.get_by_text("Permission set and marks").click()
-    main.get_by_role("combobox", name="Set destructive").select_option(label="Destructive")
-    main.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_text("Saved.")).to_be_visible()
-
-    page.get_by_role("link", name="Tools", exact=True).first.click()
-    main.get_by_role("link", name="MCP servers").click()
-    main.get_by_role("link", name=re.compile(f"^{name}-2 ")).click()
-    main.get_by_text("Remove this server…").click()
-    main.get_by_role("button", name=f"Remove {name}-2").click()
-    expect(page.get_by_text(f"Removed {name}-2.")).to_be_visible()
-
-    page.get_by_role("link", name="Workflows", exact=True).first.click()
-    main.get_by_role("link", name=re.compile(f"Workflow {name}")).click()
-    main.get_by_role("link", name="Review policy and simulation").click()
-    set_policy(main)
-    expect(main.get_by_role("link", name="Duplicate")).to_be_visible()
-    check_policy(api, name)
-    job.done_on_the_desk()

@@ -131,7 +131,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     for path in ("/tokens/coding-agents/", "/answer/"):
         walk.go(path)
     walk.open_link("/answer/#no-such-link")
-    for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
+    for path in ("/runs/", "/workflows/", "/grants/", "/tokens/", "/webhooks/"):
         walk.go(path)
     a_webhook(walk)
     a_client(walk)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from graphrag.learning import FinishedRun, Learned, learn_runs
+from graphrag.learning import FinishedRun, learn_runs
 
 
 def learn(
@@ -10,7 +10,6 @@ def learn(
     execution_key: str,
     layers: Sequence[Collection[str]] = (),
     edges: Iterable[tuple[str, str]] = (),
-) -> Learned:
+) -> None:
     """Learn from a run with that key, whose tools ran layer by layer."""
-    (learned,) = learn_runs([FinishedRun(execution_key=execution_key, layers=layers, edges=edges)])
-    return learned
+    learn_runs([FinishedRun(execution_key=execution_key, layers=layers, edges=edges)])

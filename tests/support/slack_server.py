@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from reviews.chat.signatures import signature_of
 from reviews.models import SlackWorkspace
+from reviews.slack.signatures import signature_of
 from tests.support.loopback import JSONHandler, serving
 from workflows.common.secret_encryption import encrypt
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import random
 import threading
@@ -12,7 +13,21 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from workflows.webhooks.signing import is_valid_signature
+from workflows.webhooks.signing import signature
+
+REPLAY_WINDOW_SECONDS = 300
+
+
+def is_valid_signature(
+    secret: str, *, message_id: str, timestamp: str, signatures: str, body: bytes, now: float
+) -> bool:
+    """Check signature and age of a message, as a receiver does."""
+    if not timestamp.isascii() or not timestamp.isdigit():
+        return False
+    if abs(now - int(timestamp)) > REPLAY_WINDOW_SECONDS:
+        return False
+    expected = signature(secret, message_id=message_id, timestamp=int(timestamp), body=body)
+    return any(hmac.compare_digest(expected, each) for each in signatures.split())
 
 
 @dataclass(frozen=True)

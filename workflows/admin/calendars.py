@@ -7,6 +7,7 @@ from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
+import holidays
 from django import forms
 from django.contrib import admin
 from django.utils import timezone
@@ -34,8 +35,6 @@ _PREVIEWED: Final = (4, 8, 24)
 
 def _countries() -> dict[str, list[str]]:
     """Return the parts with holidays of their own of each country."""
-    import holidays  # imported here: its list of countries takes 10 MiB
-
     return holidays.list_supported_countries(include_aliases=False)
 
 

@@ -9,10 +9,12 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy
 
 from workflows.engine.task_errors import attempt_reason
 from workflows.models import Capability, Grant
+from workflows.permissions.capabilities import raised_sets
 from workflows.permissions.grants import IN_FORCE, SPENT
 from workflows.planning.planner import sync_capabilities
 
@@ -39,16 +41,22 @@ class CapabilityAdmin(Base):
     search_fields = ("name", "description")
     fields = (
         "name", "description", "approval_mode", "enabled", "language", "code", "input_schema",
-        "output_schema", "permission_set", "success_count", "created_by", "from_execution",
-        "from_task", "created_at",
+        "output_schema", "permission_set", "allows", "success_count", "created_by",
+        "from_execution", "from_task", "created_at",
     )  # fmt: skip
     readonly_fields = tuple(
         name for name in fields if name not in ("description", "approval_mode", "enabled")
     )
 
     def view_on_site(self, obj: Capability) -> str:
-        """The capability in the list of the desk."""
-        return f"{reverse('reviews:capabilities')}#capability-{obj.name}"
+        """The capability as a tool, on the desk."""
+        return reverse("reviews:tool", args=(f"capability.{obj.name}",))
+
+    @admin.display(description="allows, with its grants")
+    def allows(self, capability: Capability) -> str:
+        """The permissions in sentences, one per line."""
+        reasons = raised_sets([capability])[capability.pk].descriptions()
+        return format_html_join("\n", "<p>{}</p>", ((each.text,) for each in reasons))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -18,6 +18,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.translation import gettext_lazy
 
+from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.permissions import step_up
 from workflows.planning.planner import tools_of_server
@@ -45,10 +46,6 @@ class McpServerAdmin(Base):
     readonly_fields = ("synced_at", "sync_error", "env_names", "header_names")
     actions = ("sync_tools",)
 
-    def view_on_site(self, obj: McpServer) -> str:
-        """The server's page on the desk."""
-        return reverse("reviews:server", args=(obj.pk,))
-
     def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[Any]:
         """Show only the names of variables and headers to users who cannot change the server."""
         env, headers = "env", "headers"
@@ -75,6 +72,15 @@ class McpServerAdmin(Base):
         form.is_superuser = request.user.is_superuser
         form.confirmed = step_up.is_recent(step_up.confirmed_at(request))
         return form
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Show the form again if another request has stored the name since it was checked."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except InvalidRequest as invalid:
+            text = "; ".join(f"{each.path}: {each.message}" for each in invalid.problems)
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.path)
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
         """Save through the use case of the REST API; the sweeper synchronizes a new server."""

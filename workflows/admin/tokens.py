@@ -1,17 +1,16 @@
-"""Admin of API tokens: list and revoke."""
+"""Read-only admin of API tokens: people manage their own on the desk."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from workflows.models import ApiToken
-from workflows.permissions.tokens import revoke
 
 from .filters import StatusFilter
 
@@ -50,7 +49,7 @@ class ApiTokenAdmin(Base):
     list_select_related = ("user",)
     search_fields = ("prefix", "name", "user__username")
     fields = list_display
-    actions = ("revoke_tokens",)
+    actions = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -61,17 +60,6 @@ class ApiTokenAdmin(Base):
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False
 
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """The permission to change tokens allows revoking them."""
-        return super().has_change_permission(request)
-
     @admin.display(description="scopes")
     def scope_list(self, token: ApiToken) -> str:
         return ", ".join(token.scopes)
-
-    @admin.action(description="Revoke selected tokens", permissions=["revoke"])
-    def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        """Revoke the tokens at once."""
-        count = revoke(tokens=queryset)
-        text = ngettext("%(count)s token revoked.", "%(count)s tokens revoked.", count)
-        self.message_user(request, text % {"count": count})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -106,14 +105,7 @@ def _unmasked_body(execution: Execution, *, is_new: bool = False) -> dict[str, A
     execution.task_views = tasks  # type: ignore[attr-defined]
     execution.all_holds = [] if is_new else holds_of(execution)  # type: ignore[attr-defined]
     execution.masked = ()  # type: ignore[attr-defined]
-    return dict(_execution_serializer().to_representation(execution))
-
-
-# One per process, never invalidated: the fields depend only on the code, and keep no state.
-@cache
-def _execution_serializer() -> ExecutionSerializer:
-    """Return a serializer for any execution; to build its fields takes longer than to use them."""
-    return ExecutionSerializer()
+    return dict(ExecutionSerializer(execution).data)
 
 
 def _view(name: str) -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from workflows.engine.policy import BusinessHours
+import holidays
 
-if TYPE_CHECKING:
-    import holidays
+from workflows.engine.policy import BusinessHours
 
 #: No deadline lies further ahead, whatever the calendar.
 MAX_DAYS: Final = 3660
@@ -115,6 +114,4 @@ def _moment(day: date, text: str, zone: ZoneInfo) -> datetime:
 # Key: country and part of it; never invalidated, because the library's data do not change; 32 sets.
 @lru_cache(maxsize=32)
 def _holidays(country: str, subdivision: str) -> holidays.HolidayBase:
-    import holidays  # imported here: few installations have calendars
-
     return holidays.country_holidays(country, subdiv=subdivision or None, language="en_US")

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from workflows.engine.policy import BusinessHours, Policy
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import BusinessCalendar
-
-#: Where a name goes in a `BuiltQuery`.
-_PLACE = "the name"
 
 
 def with_business_hours(policy: Policy) -> Policy:
@@ -19,25 +13,10 @@ def with_business_hours(policy: Policy) -> Policy:
 
 def business_hours(name: str | None) -> BusinessHours | None:
     """Return the calendar `name`, or the default one for None; None counts around the clock."""
-    rows = _default_query().rows({}) if name is None else _named_query().rows({_PLACE: name})
-    if not rows:
-        return None
-    return instance_of(BusinessCalendar, column_names(BusinessCalendar), rows[0]).hours()
-
-
-# One per process, never invalidated: the SQL depends only on the model.
-@cache
-def _default_query() -> BuiltQuery:
-    rows = BusinessCalendar.objects.filter(is_default=True).order_by()
-    return BuiltQuery.of(rows.values_list(*column_names(BusinessCalendar)))
-
-
-# One per process, never invalidated: the SQL depends only on the model.
-@cache
-def _named_query() -> BuiltQuery:
-    """Return the query of the calendar with the name `_PLACE`."""
-    rows = BusinessCalendar.objects.filter(name=_PLACE).order_by()
-    return BuiltQuery.of(rows.values_list(*column_names(BusinessCalendar)))
+    calendars = BusinessCalendar.objects.all()
+    rows = calendars.filter(is_default=True) if name is None else calendars.filter(name=name)
+    calendar = rows.first()
+    return None if calendar is None else calendar.hours()
 
 
 def calendar_names() -> list[str]:

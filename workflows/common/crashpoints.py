@@ -22,7 +22,6 @@ that raises or waits instead of exiting.
 | `gate.sent` | a call of a gate is stored as sent, before it is sent |
 | `gate.answered` | a call of a gate is answered, before the answer is stored |
 | `message.sent`, `slack_message.sent` | a message is sent, before this is recorded |
-| `teams_message.sent` | a card is sent to Teams, before this is recorded |
 | `security_events.sent` | a destination has received a batch, before its cursor moves |
 | `retention.erased` | a batch of runs is erased and committed, before the next one |
 | `remote.woken` | a run whose remote call has ended is woken, before it is enqueued |
@@ -53,7 +52,6 @@ Point = Literal[
     "remote.woken",
     "message.sent",
     "slack_message.sent",
-    "teams_message.sent",
     "security_events.sent",
     "gate.sent",
     "gate.answered",

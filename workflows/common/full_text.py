@@ -23,8 +23,6 @@ from django.db.models import (
 )
 from django.db.models.lookups import Exact
 
-from workflows.common.db_expressions import AnyOf
-
 #: Up to this many matches are fetched by index; for more, the rows are scanned in their order.
 FEW: Final = 1000
 #: Words are common if at least _COMMON of the _NEWEST newest rows match.
@@ -67,8 +65,8 @@ def full_text_filter(text: str, words: QuerySet[Any], *, column: str = "pk") -> 
     if len(keys) <= FEW:
         if is_related:
             # A second query: PostgreSQL might start a join at the related table.
-            keys = list(words.filter(AnyOf("pk", keys)).values_list(column, flat=True))
-        return Q(AnyOf("pk", keys))
+            keys = list(words.filter(pk__in=keys).values_list(column, flat=True))
+        return Q(pk__in=keys)
     return _per_row(matches, column)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -298,12 +297,10 @@ AnyCommand = Annotated[
 ]
 
 
-# Keyed by the flag, so two at most; never stale: it depends only on the types.
-@lru_cache(maxsize=2)
-def _adapter(*, internal: bool) -> TypeAdapter[Any]:
-    return TypeAdapter(AnyCommand if internal else Command)
+_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Command)
+_INTERNAL_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(AnyCommand)
 
 
 def load_command(data: Any, *, internal: bool = False) -> Any:
     """Return a command from parsed JSON; raises pydantic.ValidationError with field paths."""
-    return _adapter(internal=internal).validate_python(data)
+    return (_INTERNAL_ADAPTER if internal else _ADAPTER).validate_python(data)

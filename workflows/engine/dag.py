@@ -73,7 +73,7 @@ class _Task(_Frozen, ABC):
 
 
 #: The remote runners.
-Runner = Literal["dask", "kubernetes"]
+Runner = Literal["dask"]
 
 
 class ToolTask(_Task):

@@ -12,7 +12,6 @@ code "", and so has an event from before codes were stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -516,10 +515,7 @@ Event = Annotated[
 ]
 
 
-# One per process, never invalidated: it depends only on the type.
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Event]:
-    return TypeAdapter(Event)
+_ADAPTER: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 
 
 def dump_event(event: Event) -> dict[str, Any]:
@@ -529,7 +525,7 @@ def dump_event(event: Event) -> dict[str, Any]:
 
 def load_event(kind: str, payload: Mapping[str, Any]) -> Event:
     """Return a stored event; fields marked `StoredElsewhere` have their defaults."""
-    return _adapter().validate_python({**payload, "kind": kind})
+    return _ADAPTER.validate_python({**payload, "kind": kind})
 
 
 def public_payload(payload: Mapping[str, Any]) -> dict[str, Any]:

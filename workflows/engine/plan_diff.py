@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -71,10 +70,7 @@ def without_tasks(change: Change, gone: Collection[str]) -> Change:
     )
 
 
-# One per process, never invalidated: it depends only on the type.
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[tuple[Spec, ...]]:
-    return TypeAdapter(tuple[TaskSpec, ...])
+_ADAPTER: Final[TypeAdapter[tuple[Spec, ...]]] = TypeAdapter(tuple[TaskSpec, ...])
 
 
 def task_json(task: Spec) -> dict[str, Any]:
@@ -133,7 +129,7 @@ def payload_without(payload: Mapping[str, Any], gone: Collection[str]) -> dict[s
 def load_change(data: Mapping[str, Any]) -> Change:
     """Return the change from JSON that `dump_change` made."""
     return Change(
-        added=_adapter().validate_python(data["added"]),
-        changed=_adapter().validate_python(data["changed"]),
+        added=_ADAPTER.validate_python(data["added"]),
+        changed=_ADAPTER.validate_python(data["changed"]),
         removed=tuple(data["removed"]),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import networkx as nx
 from pydantic import ValidationError
 
 from .dag import SOURCES, AnyTask, ExternalActionTask, Plan, ToolTask, is_reference
@@ -153,8 +154,6 @@ def _cycles(plan: Plan) -> Iterator[Problem]:
 
 
 def _cycles_of(plan: Plan, needs: Mapping[str, frozenset[str]]) -> Iterator[Problem]:
-    import networkx as nx  # imported here: it takes 11 MiB, and most plans have no cycle
-
     graph = nx.DiGraph([(need, name) for name in needs for need in needs[name] if need in needs])
     index = {task.id: position for position, task in enumerate(plan.tasks)}
     for component in nx.strongly_connected_components(graph):

@@ -329,8 +329,6 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "tool_timed_out": gettext_noop("%(tool)s did not finish in time"),
     "runner_not_configured": gettext_noop("the runner %(runner)s is not configured"),
     "runner_unavailable": gettext_noop("the runner %(runner)s cannot be reached: %(error)s"),
-    "runner_refused": gettext_noop("the runner %(runner)s refuses the task: %(error)s"),
-    "remote_process_ended": gettext_noop("the process of the task ended: %(why)s"),
     "remote_call_lost": gettext_noop("the runner %(runner)s does not know the call any more"),
     "remote_result_refused": gettext_noop("the runner's result is refused: %(error)s"),
     "remote_permission": gettext_noop(

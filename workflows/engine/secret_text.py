@@ -9,7 +9,8 @@ exports such a text has the secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Annotated, Final
 
@@ -57,6 +58,8 @@ PRIVATE_KEY: Final = re.compile(
 _PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
     PRIVATE_KEY,
     re.compile(r"(?<=://)[^\s/:@]{0,100}:([^\s/@]{1,200})@"),
+    # A token in place of an account.
+    re.compile(r"(?<=://)(?=[^\s/:@]{0,200}\d)([^\s/:@]{16,200})@"),
     # Not “basic knowledge”: credentials have digits, end in "=" or have three parts.
     re.compile(
         r"\b(?:Bearer|Basic)\s{1,5}"
@@ -75,6 +78,8 @@ _PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
     re.compile(rf"{NAME}[=\uff1d]([^\s\"',;&]{{1,500}})", re.IGNORECASE),
     re.compile(rf"{NAME}[\"']?{_IS}(?=\"([^\"\n]{{1,500}}))", re.IGNORECASE),
     re.compile(rf"{NAME}[\"']?{_IS}(?='([^'\n]{{1,500}}))", re.IGNORECASE),
+    # JSON within JSON.
+    re.compile(rf"{NAME}\\{{1,7}}\"{_IS}\\{{1,7}}\"([^\"\\\n]{{1,500}})", re.IGNORECASE),
     # Not “password: changed”: the value has a digit, a sign or a capital letter inside.
     re.compile(
         rf"{NAME}{_IS}(?=[^\s\"',;&]{{0,200}}(?:[0-9!@#$%^*~]|(?-i:[a-z][A-Z])))"
@@ -161,11 +166,38 @@ def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _find_spans(text: str) -> list[tuple[int, int]]:
-    return merge_spans(
-        match.span(match.lastindex or 0)
-        for pattern in _PATTERNS
-        for match in pattern.finditer(text)
-    )
+    spans = [*_matches(text)]
+    if not text.isascii():
+        plain, positions = _plain_letters(text)
+        if plain != text:
+            spans += [
+                (positions[start], positions[end - 1] + 1)
+                for start, end in _matches(plain)
+                if start < end
+            ]
+    return merge_spans(spans)
+
+
+def _matches(text: str) -> Iterator[tuple[int, int]]:
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            yield match.span(match.lastindex or 0)
+
+
+def _plain_letters(text: str) -> tuple[str, list[int]]:
+    """Return the text without invisible characters and with plain letters for wide ones.
+
+    The second value is the position in `text` of each character. A name such as `password` with a
+    zero-width space in it, or in fullwidth letters, reads the same to a person.
+    """
+    letters, positions = [], []
+    for position, character in enumerate(text):
+        if unicodedata.category(character) == "Cf":
+            continue
+        for letter in unicodedata.normalize("NFKC", character):
+            letters.append(letter)
+            positions.append(position)
+    return "".join(letters), positions
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

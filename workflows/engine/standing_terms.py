@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -30,15 +29,12 @@ class UpTo(BaseModel):
 Rule = Literal["exact", "any"] | UpTo
 
 
-# One per process, never invalidated: it depends only on the type.
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Rule]:
-    return TypeAdapter(Rule)
+_ADAPTER: Final[TypeAdapter[Rule]] = TypeAdapter(Rule)
 
 
 def parse_rule(value: Any) -> Rule:
     """Return a rule from parsed JSON; raises ValueError."""
-    return _adapter().validate_python(value)
+    return _ADAPTER.validate_python(value)
 
 
 class StandingTerms(BaseModel):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
@@ -226,17 +225,14 @@ def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> Execu
     )
 
 
-# One per process, never invalidated: it depends only on the type.
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[ExecutionState]:
-    return TypeAdapter(ExecutionState)
+_ADAPTER: Final[TypeAdapter[ExecutionState]] = TypeAdapter(ExecutionState)
 
 
 def dump_state(state: ExecutionState) -> str:
     """Return a state as JSON text."""
-    return _adapter().dump_json(state, exclude_defaults=True).decode()
+    return _ADAPTER.dump_json(state, exclude_defaults=True).decode()
 
 
 def load_state(data: Mapping[str, Any]) -> ExecutionState:
     """Return the state from the parsed JSON of `dump_state`."""
-    return _adapter().validate_python(data, strict=False)
+    return _ADAPTER.validate_python(data, strict=False)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
-from workflows.common.db_expressions import AnyOf
 from workflows.engine.actors import Actor
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import ROLE_GROUPS, Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:
@@ -34,9 +30,6 @@ REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN = ROLES
 STAFF_ROLES = frozenset({REVIEWER, AUDITOR, OPERATOR, ADMIN})
 #: Roles whose members cannot decide a hold, even if it names them.
 NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
-
-#: Where an id goes in a `BuiltQuery`; no row has it.
-_PLACE = -1
 
 #: Roles that see every execution.
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})
@@ -89,26 +82,8 @@ def set_cached_groups(user: Any, names: Iterable[str], delegated: Iterable[str])
 
 def read_user(pk: int) -> User | None:
     """Return a user as they are in the database now, with cached group names; None if missing."""
-    rows = _user_query().rows({_PLACE: pk})
-    if not rows:
-        return None
-    *values, names, delegated = rows[0]
-    people = get_user_model()
-    user = instance_of(people, column_names(people), values)
-    cached: User = set_cached_groups(user, names, delegated)
-    return cached
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _user_query() -> BuiltQuery:
-    """Return the query of a user and their groups by `_PLACE`."""
-    people = get_user_model()
-    groups = Group.objects.filter(user=OuterRef("pk")).order_by("name").values("name")
-    delegated = delegated_group_names(OuterRef("pk"))
-    rows = people.objects.filter(pk=_PLACE).order_by()
-    asked = rows.values_list(*column_names(people), ArraySubquery(groups), ArraySubquery(delegated))
-    return BuiltQuery.of(asked)
+    user: User | None = annotate_groups(get_user_model().objects.filter(pk=pk)).first()
+    return user
 
 
 # --- absences -------------------------------------------------------------------------------------
@@ -134,22 +109,17 @@ def _memberships(user: Any) -> tuple[frozenset[str], frozenset[str]]:
     own = getattr(user, "group_names_read", None)
     delegated = getattr(user, "delegated_names_read", None)
     if own is None or delegated is None:
-        rows = _memberships_query().rows({_PLACE: user.pk})
+        absent = Absence.objects.current().filter(delegate=user.pk).values("user")
+        members = get_user_model().groups.through.objects.filter(
+            Q(user=user.pk) | Q(user__in=absent)
+        )
+        rows = list(members.values_list("group__name", "user_id"))
         own = [name for name, member in rows if member == user.pk]
         delegated = [name for name, member in rows if member != user.pk]
     names = frozenset(own)
     if not user.is_active or AUDITOR in names:
         return names, frozenset()
     return names, frozenset(delegated) - NON_DECIDING_ROLES
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _memberships_query() -> BuiltQuery:
-    """Return the query of the groups of `_PLACE` and of the people whom `_PLACE` stands in for."""
-    absent = Absence.objects.current().filter(delegate=_PLACE).values("user")
-    members = get_user_model().groups.through.objects.filter(Q(user=_PLACE) | Q(user__in=absent))
-    return BuiltQuery.of(members.values_list("group__name", "user_id"))
 
 
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
@@ -203,8 +173,9 @@ def visible_to_each(
         return dict.fromkeys(users, frozenset())
     workflow_of: dict[int, int | None] = {}
     addressed: defaultdict[str, set[int]] = defaultdict(set)
-    rows = _audiences_query().rows({(_PLACE,): list(execution_ids)})
-    for pk, workflow_id, audience in rows:
+    members = Audience.objects.filter(execution=OuterRef("pk")).order_by().values("member")
+    rows = Execution.objects.filter(pk__in=execution_ids, erased_at=None)
+    for pk, workflow_id, audience in rows.values_list("pk", "workflow_id", ArraySubquery(members)):
         workflow_of[pk] = workflow_id
         for member in audience:
             addressed[member].add(pk)
@@ -219,15 +190,6 @@ def visible_to_each(
         return frozenset(pk for pk in seen if only is None or workflow_of[pk] in only)
 
     return {key: seen_by(user) for key, user in users.items()}
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _audiences_query() -> BuiltQuery:
-    """Return the query of executions with their workflow and members, by a list of `_PLACE`."""
-    members = Audience.objects.filter(execution=OuterRef("pk")).order_by().values("member")
-    rows = Execution.objects.filter(AnyOf("pk", [_PLACE]), erased_at=None).order_by()
-    return BuiltQuery.of(rows.values_list("pk", "workflow_id", ArraySubquery(members)))
 
 
 def audience_members(user: Any) -> list[str] | None:

@@ -63,11 +63,12 @@ def run_task_code(
     if isinstance(call.task, CapabilityTask):
         _check_inputs(call.task, code, call.inputs)
     request = code_request(call, effective, seconds)
-    if request.scratch_dir is not None:
-        check_approved_files(int(call.execution_id))
-    result = run_code(request, should_stop)
-    if request.scratch_dir is not None:
-        check_approved_files(int(call.execution_id))
+    if request.scratch_dir is None:
+        result = run_code(request, should_stop)
+    else:
+        check_again = check_approved_files(int(call.execution_id))
+        result = run_code(request, should_stop)
+        check_again()
     if code is not None:
         _check_output(code, result)
     return result

@@ -11,10 +11,11 @@ tasks of a layer, and the tasks that it has not started after a moment get furth
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -291,10 +292,17 @@ def _submit(
         return queue.add(call_sync, tool, call.inputs, ctx)
     server, _, name = task.tool.partition(".")
     spec = server_spec(server, execution_id=call.execution_id)
-    if spec.transport == "stdio":
-        check_approved_files(execution_id)
+    check_again = check_approved_files(execution_id) if spec.transport == "stdio" else None
     remaining = deadline - time.monotonic()
-    return background_loop.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
+    answer = pool().call(spec, name, call.inputs, remaining, cancelled.is_set)
+    return background_loop.submit(_checked(answer, check_again) if check_again else answer)
+
+
+async def _checked(answer: Coroutine[Any, Any, Any], check_again: Callable[[], None]) -> Any:
+    """Return the answer of a program that opens files, if the approved ones stayed as they were."""
+    value = await answer
+    await asyncio.to_thread(check_again)
+    return value
 
 
 def _completed(value: Any) -> Future[Any]:

@@ -45,9 +45,8 @@ def layer_summary(
     *,
     layer: int | None = None,
     layers: int | None = None,
-    workflow_title: str = "",
 ) -> str:
-    """Summarize the layer that ended and the next one, in at most 1,000 tokens (`estimate_tokens`).
+    """Summarize the layer that ended and the next one, in at most about 1,000 tokens.
 
     Excerpts of results use the space that is left, so long results make a summary of at least 500
     tokens.  Secrets and personal data are redacted.  `results` maps task ids to outputs; `layer`
@@ -56,7 +55,7 @@ def layer_summary(
     shown_done = sorted(done, key=lambda task: task.status == "SUCCEEDED")[:_MAX_LINES]
     shown_next = next_tasks[:_MAX_LINES]
     heads = [*map(_done_head, shown_done), *map(_next_head, shown_next)]
-    opening = [_opening(done, layer, layers, workflow_title), "", "Done:"]
+    opening = [_opening(done, layer, layers), "", "Done:"]
     middle = [*_rest(len(done) - len(shown_done)), "", _coming(next_tasks)]
     closing = [*_rest(len(next_tasks) - len(shown_next)), "", _closing(next_tasks)]
     fixed = [*opening, *heads, *middle, *closing]
@@ -66,11 +65,6 @@ def layer_summary(
     lines = [head + excerpt for head, excerpt in zip(heads, excerpts, strict=True)]
     split = len(shown_done)
     return "\n".join([*opening, *lines[:split], *middle, *lines[split:], *closing])
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens of `text`, at four characters each."""
-    return -(-len(text) // 4)
 
 
 class _Pruner:
@@ -133,17 +127,14 @@ def _excerpt(value: JSON, longest: int) -> str:
     return f": {one_line(redact(_Pruner(4 * longest).prune(value)), longest - 2)}"
 
 
-def _opening(
-    done: Sequence[TaskLine], layer: int | None, layers: int | None, workflow_title: str
-) -> str:
+def _opening(done: Sequence[TaskLine], layer: int | None, layers: int | None) -> str:
     which = "A layer" if layer is None else f"Layer {layer}"
     which += f" of {layers}" if layer is not None and layers is not None else ""
-    where = f" of “{_name(workflow_title, 120)}”" if workflow_title else ""
     counts: dict[str, int] = {}
     for task in done:
         counts[task.status] = counts.get(task.status, 0) + 1
     outcome = ", ".join(f"{counted(n, 'task')} {status.lower()}" for status, n in counts.items())
-    return f"{which}{where} is done: {outcome or 'it had no tasks'}."
+    return f"{which} is done: {outcome or 'it had no tasks'}."
 
 
 def _done_head(task: TaskLine) -> str:

@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for which a hook is left out of the rounds after it found nothing.
 REST_SECONDS = {"housekeeping_hooks": 30.0, "deletion_hooks": 300.0}
-#: The settings that list hooks.
-HOOKS = ("sweep_hooks", "timer_hooks", *REST_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,10 @@ _WORDS = "to_tsvector('simple', translate(TEXT, '._-/:', '     '))"
 
 #: The rows of a new execution for lists, searches and rights: its starter may see it, and shaped
 #: it.
-_LISTS_OF_EXECUTION = """audience AS (
+LIST_EXECUTION = """
+WITH created AS (
+    SELECT id, title, created_by_id FROM workflows_execution WHERE id = %(id)s
+), audience AS (
     INSERT INTO workflows_audience (execution_id, member)
     SELECT id, 'user:' || created_by_id FROM created WHERE created_by_id IS NOT NULL
 ), words AS (
@@ -38,31 +41,9 @@ _LISTS_OF_EXECUTION = """audience AS (
 ), shapers AS (
     INSERT INTO workflows_shaper (execution_id, user_id, way, since)
     SELECT id, created_by_id, 'start', 0 FROM created WHERE created_by_id IS NOT NULL
-)""".replace("WORDS", _WORDS.replace("TEXT", "title"))
-
-#: A new execution with the first revision of its plan; COLUMNS stands for those to return.
-CREATE = """
-WITH created AS (
-    INSERT INTO workflows_execution
-           (workflow_id, title, status, total_layers, state, inputs, context, policy,
-            policy_overrides, error, created_by_id)
-    VALUES (%(workflow)s, %(title)s, 'PENDING', %(total_layers)s, '{}', %(inputs)s, '{}',
-            %(policy)s, %(policy_overrides)s, '', %(created_by)s)
-    RETURNING COLUMNS
-), planned AS (
-    INSERT INTO workflows_planrevision (execution_id, number, plan, layers, cause)
-    SELECT id, %(number)s, %(plan)s::jsonb, %(layers)s::jsonb, 'start' FROM created
-), LISTS
-SELECT COLUMNS FROM created
-""".replace("LISTS", _LISTS_OF_EXECUTION)
-
-#: The lists of a fork.
-LIST_FORK = f"""
-WITH created AS (
-    SELECT id, title, created_by_id FROM workflows_execution WHERE id = %(id)s
-), {_LISTS_OF_EXECUTION}
+)
 SELECT id FROM created
-"""  # noqa: S608 - constants
+""".replace("WORDS", _WORDS.replace("TEXT", "title"))
 
 REVISION = """
 SELECT plan, layers FROM workflows_planrevision

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Q
 from django.http import Http404
 from redis.exceptions import RedisError
@@ -47,7 +47,7 @@ from workflows.realtime.change_notifications import ChangeNotifier
 from . import sql as sql
 from .lineage import ancestors_of
 from .permission_rows import PARTS as PERMISSION_PARTS
-from .prepared_statements import column_names, execute, instance_of
+from .prepared_statements import execute
 from .projections import Recorded, Row, Rows, rows_of
 from .shapers import shaper_rows
 
@@ -494,30 +494,27 @@ def create(
     The JSON of the returned execution is in the database's order of keys.
     """
     first = Revision.first(plan)
-    rows = execute(
-        _create_statement(),
-        {
-            "workflow": workflow.pk if workflow else None,
-            "title": title,
-            "total_layers": len(first.layers),
-            "inputs": json.dumps(dict(inputs)),
-            "policy": json.dumps(policy.model_dump(mode="json")),
-            "policy_overrides": json.dumps(list(policy_overrides)),
-            "created_by": created_by.pk if created_by else None,
-            "number": first.number,
-            "plan": json.dumps(plan.model_dump(mode="json", by_alias=True, exclude_none=True)),
-            "layers": json.dumps(first.layers),
-        },
-    )
-    execution = instance_of(Execution, column_names(Execution), rows[0])
+    with transaction.atomic():
+        execution = Execution.objects.create(
+            workflow=workflow,
+            title=title,
+            total_layers=len(first.layers),
+            inputs=dict(inputs),
+            policy=policy.model_dump(mode="json"),
+            policy_overrides=list(policy_overrides),
+            created_by=created_by,
+        )
+        PlanRevision.objects.create(
+            execution=execution,
+            number=first.number,
+            plan=plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+            layers=first.layers,
+            cause="start",
+        )
+        execute(sql.LIST_EXECUTION, {"id": execution.pk})
+    execution.refresh_from_db()
     execution.workflow, execution.created_by = workflow, created_by
     return execution
-
-
-# One per process, never invalidated: the SQL depends only on the model.
-@cache
-def _create_statement() -> str:
-    return sql.CREATE.replace("COLUMNS", ", ".join(column_names(Execution)))
 
 
 def fork(
@@ -559,7 +556,7 @@ def fork(
         layers=revision.layers,
         cause="fork",
     )
-    execute(sql.LIST_FORK, {"id": execution.pk})
+    execute(sql.LIST_EXECUTION, {"id": execution.pk})
     _copy_shapers(parent, execution)
     execute(
         sql.COPY_ATTEMPTS,

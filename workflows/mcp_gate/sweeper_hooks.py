@@ -32,7 +32,7 @@ def settle_lost() -> int:
 
 
 def _record_unknown(rows: list[GateCall]) -> None:
-    from .calls import Answer, record  # imported here: it loads the MCP server
+    from .calls import Answer, record  # `calls` imports this module
 
     for row in rows:
         record(row.pk, Answer(GateCall.Outcome.UNKNOWN, error=UNKNOWN))

@@ -60,7 +60,7 @@ def _permissions_of(group: str) -> QuerySet[Permission]:
     )
     links = Permission.objects.filter(
         content_type__app_label="reviews",
-        codename__in=("delete_slackaccount", "delete_teamsaccount"),
+        codename="delete_slackaccount",
     )
     jobs = Permission.objects.filter(content_type__app_label="django_rq", codename="admin")
     groups = Permission.objects.filter(

@@ -11,15 +11,11 @@ import re
 import secrets
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from django.db.models import OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
@@ -29,7 +25,6 @@ from workflows.engine.actors import Actor
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import ApiToken, Gate, Workflow
 
 from . import step_up
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from oauth2_provider.models import AbstractApplication
 
-#: The scope of an identity provider that manages accounts, which has no other scope.
-SCIM = "scim"
 #: `ask` is for agents that only ask for approvals, `gate` for those that call tools of MCP gates.
 #: `admin` requires an admin, `loosen` the
 #: permission `loosen_policy`; agents do not get `decide` or `loosen` by default.
@@ -50,8 +43,6 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: Precision of `last_used_at`, so that a busy token does not write with every request.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _MAX_NAME = 100
-#: Where the digest goes in `_question`: no digest looks like it.
-_PLACE = "the digest"
 
 
 def create_token(
@@ -194,25 +185,21 @@ def _locked_maker(user: User) -> ApiToken | None:
 
 
 def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> list[str]:
-    given, known = set(scopes), (*SCOPES, SCIM)
-    unknown = sorted(given.difference(known))
+    given = set(scopes)
+    unknown = sorted(given.difference(SCOPES))
     if unknown or not given:
-        choice = ", ".join(known)
+        choice = ", ".join(SCOPES)
         what = f"there is no scope {unknown[0]!r}" if unknown else "name at least one scope"
         raise InvalidRequest((Problem("scopes", "unknown_scope", f"{what}; there are: {choice}"),))
-    for scope in ("admin", SCIM):
-        if scope in given and access.ADMIN not in access.roles_of(user):
-            message = f"only an admin's token may have the scope {scope!r}"
-            raise InvalidRequest((Problem("scopes", "not_admin", message),))
-    if SCIM in given and len(given) > 1:
-        message = f"a token with the scope {SCIM!r} has no other scope"
-        raise InvalidRequest((Problem("scopes", "other_scopes", message),))
+    if "admin" in given and access.ADMIN not in access.roles_of(user):
+        message = "only an admin's token may have the scope 'admin'"
+        raise InvalidRequest((Problem("scopes", "not_admin", message),))
     if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
         message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
         raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
     if step_up.SCOPE in given and not confirmed:
         raise InvalidRequest((Problem("scopes", "step_up", _not_confirmed()),))
-    return [scope for scope in known if scope in given]
+    return [scope for scope in SCOPES if scope in given]
 
 
 def _not_confirmed() -> str:
@@ -272,31 +259,13 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     """
     if not _SHAPE.fullmatch(text):
         return None
-    found = _question().rows({_PLACE: digest_of(text)})
-    if not found:
+    token = usable().select_related("user").filter(digest=digest_of(text)).first()
+    if token is None:
         return None
-    *values, names, delegated = found[0]
-    columns, people = column_names(ApiToken), get_user_model()
-    token = instance_of(ApiToken, columns, values[: len(columns)])
-    token.user = instance_of(people, column_names(people), values[len(columns) :])
     if reading:
-        access.set_cached_groups(token.user, names, delegated)
+        access.cache_groups(token.user)
     _record_uses([token])
     return _limited(token)
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _question() -> BuiltQuery:
-    """Return the query of a token and its user by its digest, which is `_PLACE`."""
-    groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
-    person = [f"user__{name}" for name in column_names(get_user_model())]
-    rows = usable().filter(digest=_PLACE).order_by()
-    delegated = access.delegated_group_names(OuterRef("user_id"))
-    asked = rows.values_list(
-        *column_names(ApiToken), *person, ArraySubquery(groups), ArraySubquery(delegated)
-    )
-    return BuiltQuery.of(asked)
 
 
 def usable_token(token_id: int) -> ApiToken | None:

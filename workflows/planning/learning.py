@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
-from django.db import connection
-from django.db.models import Exists, OuterRef, Q
+from django.db import IntegrityError, connection
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Now
 
 from graphrag.learning import FinishedRun, learn_runs, learned_keys
 from workflows import conf
@@ -17,7 +18,6 @@ from workflows.engine.dag import CapabilityTask, Revision, ToolTask
 from workflows.engine.events import GraphUpdateFailed
 from workflows.engine.status import TaskStatus
 from workflows.journal import writer as journal_writer
-from workflows.journal.prepared_statements import execute
 from workflows.models import Execution, ExecutionEvent, LearningAttempt, TaskAttempt
 
 logger = logging.getLogger(__name__)
@@ -61,34 +61,30 @@ def learn_from_all(execution_ids: Sequence[int]) -> list[int]:
         LearningAttempt.objects.filter(pk__in=begun).delete()
 
 
-_BEGIN = """
-INSERT INTO workflows_learningattempt AS before (execution_id, attempts, begun_at)
-VALUES (%(execution)s, 1, now())
-ON CONFLICT (execution_id) DO UPDATE SET attempts = before.attempts + 1, begun_at = now()
-WHERE before.begun_at < now() - %(patience)s
-RETURNING attempts
-"""
-
-
 def _begin(execution_id: int) -> int | None:
     """Return the number of this attempt; None while another one may be running."""
-    rows = execute(_BEGIN, {"execution": execution_id, "patience": _PATIENCE})
-    return int(rows[0][0]) if rows else None
-
-
-_BEGIN_FIRST = """
-INSERT INTO workflows_learningattempt (execution_id, attempts, begun_at)
-SELECT id, 1, now() FROM workflows_execution WHERE id = ANY(%(executions)s) ORDER BY id
-ON CONFLICT (execution_id) DO NOTHING
-RETURNING execution_id
-"""
+    attempt, is_first = LearningAttempt.objects.get_or_create(
+        pk=execution_id, defaults={"attempts": 1, "begun_at": Now()}
+    )
+    if is_first:
+        return 1
+    # The second of two workers changes no row, because the first one has set `begun_at`.
+    over = LearningAttempt.objects.filter(pk=execution_id, begun_at__lt=Now() - _PATIENCE)
+    is_mine = over.update(attempts=F("attempts") + 1, begun_at=Now())
+    return attempt.attempts + 1 if is_mine else None
 
 
 def _begin_first(execution_ids: Sequence[int]) -> list[int]:
     """Return the executions of which this is the first attempt."""
-    rows = execute(_BEGIN_FIRST, {"executions": list(execution_ids)})
-    begun = {int(row[0]) for row in rows}
-    return [each for each in execution_ids if each in begun]
+    new = Execution.objects.filter(pk__in=execution_ids, learningattempt=None)
+    begun = list(new.values_list("pk", flat=True))
+    try:
+        LearningAttempt.objects.bulk_create(
+            LearningAttempt(pk=each, attempts=1, begun_at=Now()) for each in begun
+        )
+    except IntegrityError:
+        return []  # Another worker has just begun with one; the sweeper enqueues the others again.
+    return begun
 
 
 def _learn(execution_ids: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -23,7 +23,6 @@ from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
 from graphrag.planning.draft import Question, Refused, TaskReason, nothing_refused
 from graphrag.retrieval import search
-from workflows.common.db_expressions import AnyOf
 from workflows.engine.dag import Plan, ToolTask, references
 from workflows.engine.dataflow import resolve
 from workflows.engine.plan_validation import PlanInvalid, parse_plan
@@ -33,7 +32,6 @@ from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
 from workflows.engine.task_inputs import Spec
-from workflows.journal.prepared_statements import BuiltQuery, column_names, instance_of
 from workflows.models import Execution
 from workflows.permissions import capabilities
 from workflows.tools import registry
@@ -48,9 +46,6 @@ logger = logging.getLogger(__name__)
 
 #: Characters of an intent; the search reads no more.
 MAX_INTENT = search.MAX_QUERY
-
-#: Where a list of names goes in a `BuiltQuery`.
-_PLACE = "the name of a tool"
 
 #: The server name of capabilities in the catalogue: `capability.<name>`.
 CAPABILITIES = "capability"
@@ -86,19 +81,9 @@ def known_tools(names: Iterable[str]) -> dict[str, ToolRecord]:
     wanted = sorted({name for name in names if "\0" not in name})  # PostgreSQL refuses NUL
     if not wanted:
         return {}
-    query, columns = _tools_query()
-    rows = (instance_of(Tool, columns, row) for row in query.rows({(_PLACE,): wanted}))
+    columns = [field.name for field in fields(ToolRecord)]
+    rows = Tool.objects.filter(name__in=wanted).only(*columns)
     return {row.name: record_from_row(row) for row in rows}
-
-
-# One per process, never invalidated: the SQL depends only on the models.
-@cache
-def _tools_query() -> tuple[BuiltQuery, list[str]]:
-    """Return the query of the tools with the names `_PLACE`, and its columns."""
-    read = {each.name for each in fields(ToolRecord)}
-    columns = [name for name in column_names(Tool) if name in read]
-    rows = Tool.objects.filter(AnyOf("name", [_PLACE])).order_by()
-    return BuiltQuery.of(rows.values_list(*columns)), columns
 
 
 def tools_of_server(server: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-_open: Counter[str] = Counter()
+open_connections: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
@@ -19,21 +19,15 @@ class ConnectionSlot:
         with _lock:
             owner, self._owner = self._owner, None
             if owner is not None:
-                _open[owner] -= 1
-                if not _open[owner]:
-                    del _open[owner]
+                open_connections[owner] -= 1
+                if not open_connections[owner]:
+                    del open_connections[owner]
 
 
 def acquire(owner: str, *, most: int) -> ConnectionSlot | None:
     """Return a slot for a connection; None if the owner has `most` open (0 means no limit)."""
     with _lock:
-        if most and _open[owner] >= most:
+        if most and open_connections[owner] >= most:
             return None
-        _open[owner] += 1
+        open_connections[owner] += 1
     return ConnectionSlot(owner)
-
-
-def open_connections() -> int:
-    """Return the number of open connections of all owners."""
-    with _lock:
-        return _open.total()

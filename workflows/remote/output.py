@@ -46,10 +46,10 @@ class Output:
         if not isinstance(value, dict):
             return cls()
         logs = value.get("logs")
-        return cls(clean(logs) if isinstance(logs, str) else "", share_of(value.get("progress")))
+        return cls(clean(logs) if isinstance(logs, str) else "", _share_of(value.get("progress")))
 
 
-def share_of(value: object) -> float | None:
+def _share_of(value: object) -> float | None:
     """Return a share from 0 to 1, None for anything else."""
     # Compared before it is converted: a whole number may be too large for a float.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:

@@ -14,10 +14,6 @@ class RunnerUnavailable(Exception):
     """The runner cannot be reached now; its calls may still run."""
 
 
-class RunnerRefused(Exception):
-    """The runner refuses this call, and would refuse it again."""
-
-
 class RemoteRunner(Protocol):
     """Runs calls on a cluster.  Every method raises RunnerUnavailable.
 
@@ -25,10 +21,7 @@ class RemoteRunner(Protocol):
     """
 
     def submit(self, key: str, request: str) -> str:
-        """Submit a call and return its handle; a second call with the same key does nothing.
-
-        Raises RunnerRefused too.
-        """
+        """Submit a call and return its handle; a second call with the same key does nothing."""
 
     def look(self, handles: Collection[str]) -> Mapping[str, Success | Failure]:
         """Return the results of the calls that have ended, each with the lines that it printed.

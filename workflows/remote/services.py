@@ -20,8 +20,7 @@ from workflows.tools import registry
 
 from . import live_output
 from .dask_runner import DaskRunner
-from .kubernetes_runner import KubernetesRunner
-from .port import RemoteRunner, RunnerRefused, RunnerUnavailable
+from .port import RemoteRunner, RunnerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +32,6 @@ def configured_runners() -> dict[str, RemoteRunner]:
     found: dict[str, RemoteRunner] = {}
     if conf.dask_scheduler():
         found["dask"] = DaskRunner(conf.dask_scheduler())
-    if conf.kubernetes()["image"]:
-        found["kubernetes"] = KubernetesRunner()
     return found
 
 
@@ -85,9 +82,6 @@ def submit(call: TaskCall, permissions: PermissionSet, seconds: float) -> Submit
     except RunnerUnavailable as error:
         params = {"runner": task.runner, "error": storable(str(error), _MAX_ERROR)}
         raise TaskFailed(Reason("runner_unavailable", params)) from error
-    except RunnerRefused as error:
-        params = {"runner": task.runner, "error": storable(str(error), _MAX_ERROR)}
-        raise TaskFailed(Reason("runner_refused", params), retryable=False) from error
     return Submitted(task.runner, handle, seconds)
 
 

@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Now
+from django.db import connection, transaction
+from django.db.models import (
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    FloatField,
+    OuterRef,
+    Q,
+    QuerySet,
+)
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Extract, Now
 
 from workflows import conf
-from workflows.models import Execution, Speculation
+from workflows.models import Execution, Speculation, TaskAttempt
 
 from . import policy
 
@@ -43,52 +53,6 @@ ON CONFLICT (execution_id, key) DO UPDATE
        AND workflows_speculation.started_at < now() - make_interval(secs => %(max_age)s)
 RETURNING id, started_at
 """
-
-_TAKE = """
-UPDATE workflows_speculation SET state = 'USED', settled_at = now()
- WHERE id = ANY(%s) AND state IN ('READY', 'USED') AND output <> ''
-   AND started_at > now() - make_interval(secs => %s)
-RETURNING id
-"""
-
-_OVERTAKEN = """
-UPDATE workflows_speculation
-   SET state = 'STOPPED', reason = 'the run was quicker', settled_at = now(),
-       wasted_ms = wasted_ms + extract(epoch FROM now() - started_at) * 1000
- WHERE id = ANY(%(ids)s) AND state = 'RUNNING'
-"""
-
-_TIDY = """
-WITH ended AS (
-    SELECT s.id,
-           CASE WHEN s.state = 'READY' AND s.started_at < now() - make_interval(secs => %(age)s)
-                THEN 'it was too old' ELSE 'the run went on without it' END AS reason
-      FROM workflows_speculation s JOIN workflows_execution e ON e.id = s.execution_id
-     WHERE s.state IN ('RUNNING', 'READY')
-       AND (e.status IN ('COMPLETED', 'FAILED', 'ABORTED')
-            OR s.started_at < now() - make_interval(secs => %(age)s)
-            OR EXISTS (SELECT 1 FROM workflows_taskattempt t
-                        WHERE t.execution_id = s.execution_id AND t.task_id = s.task_id
-                          AND t.settled))
-     LIMIT 1000
-), dropped AS (
-    UPDATE workflows_speculation s
-       SET state = CASE WHEN s.state = 'READY' AND ended.reason <> 'it was too old'
-                        THEN 'DROPPED' ELSE 'STOPPED' END,
-           wasted_ms = s.wasted_ms + CASE WHEN s.state = 'READY' THEN s.duration_ms ELSE 0 END,
-           reason = ended.reason, settled_at = now(), output = '', logs = ''
-      FROM ended WHERE s.id = ended.id
-    RETURNING s.id
-), spent AS (
-    UPDATE workflows_speculation s SET output = '', logs = ''
-     WHERE s.output <> '' AND s.state NOT IN ('RUNNING', 'READY')
-       AND EXISTS (SELECT 1 FROM workflows_taskattempt t
-                    WHERE t.execution_id = s.execution_id AND t.task_id = s.task_id AND t.settled)
-    RETURNING s.id
-)
-SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM spent)
-"""
-
 
 _TALLIES = """
 SELECT behind, tool, count(*) FILTER (WHERE 2 * used >= results),
@@ -172,13 +136,16 @@ def mark_failed(claim: Claim, reason: str, duration_ms: float) -> None:
 
 def abandon(claims: Iterable[Claim]) -> None:
     """Stop computing these results, and count the time until now as wasted."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "UPDATE workflows_speculation SET state = 'STOPPED', settled_at = now(),"
-            " wasted_ms = wasted_ms + extract(epoch FROM now() - started_at) * 1000"
-            " WHERE id = %s AND state = 'RUNNING' AND started_at = %s",
-            [(each.id, each.since) for each in claims],
+    for each in claims:
+        _claimed(each).update(
+            state=State.STOPPED, settled_at=Now(), wasted_ms=F("wasted_ms") + _running_ms()
         )
+
+
+def _running_ms() -> Combinable:
+    """The milliseconds since the computation of a result began."""
+    age = ExpressionWrapper(Now() - F("started_at"), DurationField())
+    return Extract(age, "epoch", output_field=FloatField()) * 1000.0
 
 
 # --- using results --------------------------------------------------------------------------------
@@ -195,10 +162,23 @@ def rows_of_tasks(execution_id: int, task_ids: Collection[str]) -> list[Speculat
 
 def take(rows: Iterable[Speculation]) -> frozenset[int]:
     """Mark results as used; returns the ids of those that still exist and are not too old."""
-    ids = [row.pk for row in rows]
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE, [ids, conf.speculation_max_age_seconds()])
-        return frozenset(pk for (pk,) in cursor.fetchall())
+    fresh = Speculation.objects.filter(
+        ~_is_too_old(), ~Q(output=""), state__in=(State.READY, State.USED)
+    )
+    with transaction.atomic():
+        taken = frozenset(
+            fresh.filter(pk__in=[row.pk for row in rows])
+            .order_by("pk")
+            .select_for_update()
+            .values_list("pk", flat=True)
+        )
+        Speculation.objects.filter(pk__in=taken).update(state=State.USED, settled_at=Now())
+    return taken
+
+
+def _is_too_old() -> Q:
+    max_age = timedelta(seconds=conf.speculation_max_age_seconds())
+    return Q(started_at__lte=Now() - max_age)
 
 
 def drop(rows: Iterable[Speculation], reason: str) -> None:
@@ -212,15 +192,37 @@ def drop(rows: Iterable[Speculation], reason: str) -> None:
         output="",
         logs="",
     )
-    with connection.cursor() as cursor:
-        cursor.execute(_OVERTAKEN, {"ids": ids})
+    Speculation.objects.filter(pk__in=ids, state=State.RUNNING).update(
+        state=State.STOPPED,
+        reason="the run was quicker",
+        settled_at=Now(),
+        wasted_ms=F("wasted_ms") + _running_ms(),
+    )
 
 
 def clean_up() -> int:
     """Drop results that can no longer be used, and return how many.  The sweeper calls this."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TIDY, {"age": conf.speculation_max_age_seconds()})
-        return int(cursor.fetchone()[0])
+    is_settled = Exists(
+        TaskAttempt.objects.filter(
+            execution=OuterRef("execution"), task_id=OuterRef("task_id"), settled=True
+        )
+    )
+    is_over = Q(execution__status__in=("COMPLETED", "FAILED", "ABORTED"))
+    open_rows = Speculation.objects.filter(state__in=(State.RUNNING, State.READY))
+    unusable = open_rows.filter(is_over | _is_too_old() | Q(is_settled))
+    # The updates below join no table, so they take keys.
+    rows = Speculation.objects.filter(pk__in=list(unusable.values_list("pk", flat=True)[:1000]))
+    ended: dict[str, Any] = {"settled_at": Now(), "output": "", "logs": ""}
+    wasted = F("wasted_ms") + F("duration_ms")
+    unused = "the run went on without it"
+    ready = rows.filter(state=State.READY)
+    done = ready.filter(_is_too_old()).update(
+        state=State.STOPPED, reason="it was too old", wasted_ms=wasted, **ended
+    )
+    done += ready.update(state=State.DROPPED, reason=unused, wasted_ms=wasted, **ended)
+    done += rows.filter(state=State.RUNNING).update(state=State.STOPPED, reason=unused, **ended)
+    spent = Speculation.objects.exclude(state__in=(State.RUNNING, State.READY)).exclude(output="")
+    return done + spent.filter(is_settled).update(output="", logs="")
 
 
 # --- hits and misses ------------------------------------------------------------------------------

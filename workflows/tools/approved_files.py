@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.db.models import Q
 
@@ -41,8 +41,12 @@ class ApprovedFile:
     def check(self, path: str, sha256: str) -> None:
         """Raise TaskFailed if the file at `path` has another content now."""
         if sha256 != self.sha256:
-            since = f"{self.approved_by} approved it" if self.approved_by else "its review began"
-            raise permanent_failure(f"{path!r} changed after {since}")
+            raise self.changed(path)
+
+    def changed(self, path: str) -> TaskFailed:
+        """Return the failure of a task that reads the file at `path` after it changed."""
+        since = f"{self.approved_by} approved it" if self.approved_by else "its review began"
+        return permanent_failure(f"{path!r} changed after {since}")
 
 
 def approved_files(execution_id: int) -> dict[str, ApprovedFile]:
@@ -81,22 +85,45 @@ def _outputs(execution_id: int, task_ids: set[str]) -> dict[str, object]:
     return dict(attempts.values_list("task_id", "output"))
 
 
-def check_approved_files(execution_id: int) -> None:
-    """Raise TaskFailed if an approved file of the run has changed.
+def check_approved_files(execution_id: int) -> Callable[[], None]:
+    """Raise TaskFailed if an approved file of the run has changed; return the check to make after.
 
-    For tasks that open files themselves. A file that is missing passes: they cannot read it.
+    For tasks that open files themselves. A file that is missing passes: they cannot read it. The
+    second check also notices a file that was changed and put back meanwhile, which leaves another
+    time of change on it.
     """
     files = approved_files(execution_id)
     if not files:
-        return
+        return lambda: None
     root = Root(run_folder(execution_id))
+    before = {path: _entry(root, path) for path in files}
     for path, approved in files.items():
-        sha256 = _sha256_of(root, path)
-        if sha256 is not None:
-            approved.check(path, sha256)
+        entry = before[path]
+        if entry is not None:
+            approved.check(path, entry.sha256)
+
+    def check_again() -> None:
+        for path, approved in files.items():
+            if _entry(root, path) != before[path]:
+                raise approved.changed(path)
+
+    return check_again
 
 
-def _sha256_of(root: Root, path: str) -> str | None:
+class _Entry(NamedTuple):
+    """A file's content and the kernel's marks of it, which no program can set."""
+
+    sha256: str
+    inode: int
+    changed_ns: int
+
+
+#: A folder, a link or another entry that is not a plain file.
+_NO_FILE: Final = _Entry("", 0, 0)
+
+
+def _entry(root: Root, path: str) -> _Entry | None:
+    """Return the entry at `path`; None if there is none."""
     if not Path(root.real, path).exists():
         return None
     try:
@@ -104,7 +131,8 @@ def _sha256_of(root: Root, path: str) -> str | None:
             root.open_file(root.parts(path)) as descriptor,
             os.fdopen(descriptor, "rb", closefd=False) as source,
         ):
-            return hashlib.file_digest(source, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(source, "sha256").hexdigest()
+            status = os.fstat(descriptor)
     except TaskFailed:
-        # A folder or a link in its place is a change as well.
-        return ""
+        return _NO_FILE
+    return _Entry(sha256, status.st_ino, status.st_ctime_ns)

@@ -1,4 +1,4 @@
-"""The form of an MCP server and the import of several, for the admin and the desk."""
+"""The form of an MCP server and the import of several, for the admin."""
 
 from __future__ import annotations
 

@@ -76,11 +76,6 @@ class Command(BaseCommand):
             f"{report.receipts} receipts are whole, and what Holdpoint ran is what was approved;"
             f" the head is {report.receipts_head}"
         )
-        if report.unsigned_heads:
-            self.stdout.write(
-                f"NOT CHECKED: {report.unsigned_heads} heads without a signature, before the first"
-                " signed one"
-            )
 
 
 def _lines(paths: list[Path] | None) -> list[str] | None:

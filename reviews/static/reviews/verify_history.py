@@ -184,31 +184,16 @@ class Heads:
     """
 
     def __init__(self, lines: Iterable[str], keys: Keys) -> None:
-        """Raise CannotCheck for lines that are no heads, or where none is signed.
-
-        Lines from before there was a key have no signature: they are counted and not compared.  No
-        unsigned line may follow a signed one.
-        """
+        """Raise CannotCheck for lines that are no heads, or where there are none."""
         self.problems: list[str] = []
         self.heads: list[dict[str, Any]] = []
-        self.unsigned = 0
-        is_signed = False
         for number, line in enumerate(lines, 1):
             try:
                 head = json.loads(line)
                 signature = head.pop("signature", "")
-                at, record = _utc(head["at"]), (int(head["sequence"]), str(head["hash"]))
-                if not signature:
-                    if is_signed:
-                        self.problems.append(
-                            f"line {number} of the heads is not signed, though lines before it are"
-                        )
-                    else:
-                        self.unsigned += 1
-                    continue
-                is_signed = True
-                numbers = (record[0], int(head["receipts_sequence"]))
-                hashes = (record[1], str(head["receipts_hash"]))
+                at = _utc(head["at"])
+                numbers = (int(head["sequence"]), int(head["receipts_sequence"]))
+                hashes = (str(head["hash"]), str(head["receipts_hash"]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CannotCheck(f"line {number} of the heads is no signed head") from None
             if keys.has_signed("head", canonical(head), signature):
@@ -216,7 +201,7 @@ class Heads:
             else:
                 self.problems.append(f"line {number} of the heads was not signed by a given key")
         if not self.heads and not self.problems:
-            raise CannotCheck("There are no signed heads in what --heads names")
+            raise CannotCheck("There are no heads in what --heads names")
         self.heads.sort(key=lambda head: (head["at"], head["numbers"]))
         self._look_back()
         #: For records and for receipts: the heads by their number, ascending.
@@ -622,11 +607,6 @@ def guarantees(history: History) -> Iterator[str]:
         if heads.younger:
             yield (
                 f"NOT CHECKED what came after the export: {heads.younger} heads are younger than it"
-            )
-        if heads.unsigned:
-            yield (
-                f"NOT CHECKED: {heads.unsigned} heads without a signature, before the first signed"
-                " one"
             )
     else:
         yield "NOT CHECKED without --heads: whether the newest records were cut off"

@@ -1,4 +1,4 @@
-"""manage.py reembed and manage.py tool_graph_stats."""
+"""manage.py reembed."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -10,7 +10,6 @@ from django.core.management.base import CommandError
 from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
-from tests.support.learning import learn
 
 NOWHERE = "openai:http://127.0.0.1:1/v1"
 
@@ -38,18 +37,3 @@ def test_an_embedder_that_cannot_answer_is_named_and_nothing_is_lost(
     with pytest.raises(CommandError, match=r"127\.0\.0\.1:1|magic|sentence-transformers"):
         run("reembed")
     assert ingest.Tool.objects.filter(embedder="hashing:3").count() == 5
-
-
-def test_the_statistics_count_tools_and_edges(
-    files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
-) -> None:
-    empty = run("tool_graph_stats")
-    assert "most central" not in empty
-    learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
-    ingest.set_tool_policy(name="files.write_file", enabled=False)
-    report = run("tool_graph_stats")
-    assert "5, 4 of them enabled" in report
-    assert "5 by hashing:3" in report
-    assert "files.list_directory -> files.read_file" in report
-    holdpoint(embedder="magic")
-    assert "none can be made: embedder is 'magic'" in run("tool_graph_stats")

@@ -63,17 +63,12 @@ def test_the_policy_floor_is_a_policy(settings, floor: dict, faults: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("address", "image", "hints"),
-    [
-        ("", "", []),
-        ("tcp://127.0.0.1:8786", "", ["Install the extra `dask`."]),
-        ("", "shop:1", ["Install the extra `kubernetes`."]),
-    ],
+    ("address", "hints"), [("", []), ("tcp://127.0.0.1:8786", ["Install the extra `dask`."])]
 )
 def test_a_runner_needs_its_package(
-    given, monkeypatch: pytest.MonkeyPatch, address: str, image: str, hints: list[str]
+    given, monkeypatch: pytest.MonkeyPatch, address: str, hints: list[str]
 ) -> None:
-    given(HOLDPOINT={"dask_scheduler": address, "kubernetes": {"image": image}})
+    given(HOLDPOINT={"dask_scheduler": address})
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     assert [message.hint for message in checks.remote_runner(None)] == hints
 

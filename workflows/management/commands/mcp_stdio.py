@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 from django.core.management.base import BaseCommand, CommandError
 
-from workflows.common import gc_freeze
 from workflows.mcp_gateway import stdio
 from workflows.mcp_gateway.authentication import NOT_VALID, authenticate_caller
 
@@ -32,7 +31,6 @@ class Command(BaseCommand):
         caller = authenticate_caller(_token(options["token_file"]))
         if caller is None:
             raise CommandError(NOT_VALID)
-        gc_freeze.freeze_loaded_objects()
         anyio.run(stdio.serve, caller)
 
 

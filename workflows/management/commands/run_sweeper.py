@@ -15,8 +15,8 @@ from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
 from workflows import conf
-from workflows.common import background_loop, gc_freeze
-from workflows.executions.recovery import HOOKS, Rests, failing, seconds_to_next, sweep
+from workflows.common import background_loop
+from workflows.executions.recovery import Rests, failing, seconds_to_next, sweep
 from workflows.metrics.process_liveness import heartbeat, report_failing
 from workflows.realtime import work_hints
 from workflows.tools.catalogue_sync import Follower
@@ -40,15 +40,7 @@ class Command(BaseCommand):
         if options["once"]:
             self.stdout.write(str(sweep()))
             return
-        gc_freeze.freeze_loaded_objects()
         run()
-
-
-def preload() -> None:
-    """Load the modules of the hooks and threads, to share them with a process that forks."""
-    for kind in (*HOOKS, "sweep_threads"):
-        for path in settings.HOLDPOINT.get(kind, ()):
-            import_string(path)
 
 
 def run() -> None:

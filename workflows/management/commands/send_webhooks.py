@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from redis import RedisError
 
 from workflows import conf
-from workflows.common import background_loop, gc_freeze
+from workflows.common import background_loop
 from workflows.metrics.process_liveness import report_count
 from workflows.realtime import work_hints
 from workflows.webhooks.sender import Sender
@@ -36,7 +36,6 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        gc_freeze.freeze_loaded_objects()
         work_hints.start()
         thread = threading.Thread(target=Sender(stop, report=self.report).run, name="webhooks")
         thread.start()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
 
 from workflows.common import background_loop
 
-if TYPE_CHECKING:
-    from .session_pool import McpPool
+from .session_pool import McpPool
 
 _pools: dict[int, McpPool] = {}
 _lock = threading.Lock()
@@ -20,9 +18,6 @@ def pool() -> McpPool:
     with _lock:
         current = _pools.get(os.getpid())
         if current is None:
-            # Importing the SDK takes a fifth of the start of a process; few commands need it.
-            from .session_pool import McpPool
-
             current = _pools[os.getpid()] = McpPool()
             background_loop.register_closer(_close_pool)
         return current

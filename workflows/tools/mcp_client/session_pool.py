@@ -100,9 +100,9 @@ class McpPool:
         """Return all tools of the server, from all pages, in its order."""
         return await self._perform(spec, spec.name, _all_tools, timeout, None)
 
-    async def listed_tools(self, spec: McpServerSpec, timeout: float = 60.0) -> list[Tool]:
+    async def listed_tools(self, spec: McpServerSpec) -> list[Tool]:
         """Return all tools of the server as it lists them."""
-        return await self._perform(spec, spec.name, _listed_tools, timeout, None)
+        return await self._perform(spec, spec.name, _listed_tools, 60.0, None)
 
     async def call_unchanged(
         self,

@@ -16,14 +16,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ $values.image.repository }}:{{ .tag | default $values.image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* What every pod has besides its container. With `tasks` in the dict it starts remote tasks. */}}
+{{/* What every pod has besides its container. */}}
 {{- define "holdpoint.pod" -}}
-{{- if and .tasks .Values.remoteTasks.image }}
-serviceAccountName: {{ .Release.Name }}-tasks
-automountServiceAccountToken: true
-{{- else }}
 automountServiceAccountToken: false
-{{- end }}
 enableServiceLinks: false
 terminationGracePeriodSeconds: 60
 securityContext:
@@ -62,14 +57,6 @@ env:
   - {name: HOLDPOINT_AUDIT_HEADS_LOG, value: "1"}
   {{- if $values.files.existingClaim }}
   - {name: HOLDPOINT_FILE_ROOT, value: /var/lib/holdpoint-files}
-  {{- end }}
-  {{- with $values.remoteTasks }}
-  {{- if .image }}
-  - {name: HOLDPOINT_KUBERNETES_IMAGE, value: {{ .image | quote }}}
-  - {name: HOLDPOINT_KUBERNETES_NAMESPACE, value: {{ .namespace | quote }}}
-  - {name: HOLDPOINT_KUBERNETES_SERVICE_ACCOUNT, value: {{ .serviceAccount | quote }}}
-  - {name: HOLDPOINT_KUBERNETES_RESOURCES, value: {{ toJson .resources | quote }}}
-  {{- end }}
   {{- end }}
   {{- range $name, $value := $values.settings }}
   - {name: {{ $name }}, value: {{ $value | toString | quote }}}

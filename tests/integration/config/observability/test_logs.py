@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import structlog
 from django.contrib.auth.models import User
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.test import Client
+from rq.serializers import JSONSerializer
 
 from config.observability import request_log
 from config.observability.logs import logging_config
@@ -139,27 +141,33 @@ def fail(*args: Any, **kwargs: Any) -> None:
     raise RuntimeError("it broke")
 
 
-def test_worker_lines_carry_the_request_id_of_the_job(monkeypatch) -> None:
+def log_context_of(name: str) -> None:
+    """A job that notes the context of its log lines."""
+    contexts.append(context())
+
+
+contexts: list[dict[str, Any]] = []
+
+
+def test_worker_lines_carry_the_request_id_of_the_job(servers: None) -> None:
+    contexts.clear()
+    queue = dispatch.get_queue(dispatch.DEFAULT)
+    queue.connection.flushdb()
+    job = f"{log_context_of.__module__}.{log_context_of.__name__}"
     with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
-        name = dispatch.job_id(dispatch.ADVANCE, 42)
-    assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, (42,))
-    assert dispatch.log_context(name) == {"execution_id": "42", "request_id": "proxy-12345678"}
-    plain = dispatch.job_id(dispatch.ADVANCE, 42)
-    assert dispatch.log_context(plain) == {"execution_id": "42"}
-    with structlog.contextvars.bound_contextvars(request_id="odd id\n"):
-        assert dispatch.log_context(dispatch.job_id(dispatch.LEARN, 1)) == {"execution_id": "1"}
-    tricky = f"x-1-{'a' * 32}"
-    with structlog.contextvars.bound_contextvars(request_id=tricky):
-        found = dispatch.log_context(dispatch.job_id(dispatch.ADVANCE, 7))
-    assert found == {"execution_id": "7", "request_id": tricky}
-    seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(worker, "import_string", lambda _: lambda _: seen.append(dict(context())))
-    made = object.__new__(worker.EngineWorker)
-    monkeypatch.setattr(worker.EngineWorker, "_report_status", lambda self: None)
-    made.connection = type("Nothing", (), {"delete": lambda self, key: None})()  # type: ignore[assignment]
-    job = worker.DispatchedJob.fetch(name, connection=made.connection)
-    made._run_dispatched(job, None)  # type: ignore[arg-type]
-    assert seen == [{"execution_id": "42", "request_id": "proxy-12345678"}]
+        dispatch.enqueue(job, 42)
+    dispatch.enqueue(job, 7)
+    made = worker.EngineWorker(
+        [dispatch.DEFAULT], connection=queue.connection, serializer=JSONSerializer
+    )
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        made.work(burst=True)
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+        queue.connection.flushdb()
+    assert contexts == [{"subject_id": "42", "request_id": "proxy-12345678"}, {"subject_id": "7"}]
     assert context() == {}
 
 

@@ -104,15 +104,15 @@ def test_each_filter_has_a_title_and_lists_rows(staff: Any, label: str) -> None:
             assert client.get(url + choice["query_string"]).status_code == 200, choice
 
 
-def test_links_with_former_filters_lead_to_the_list_without_them(staff: Any) -> None:
+def test_lookups_that_no_filter_has_are_refused(staff: Any) -> None:
     client, url = staff("root"), page("changelist", "workflows.apitoken")
-    response = client.get(f"{url}?revoked_at__isnull=True&status=revoked&o=1", follow=True)
-    assert response.redirect_chain == [(f"{url}?status=revoked&o=1", 302)]
-    message = "Left out, because this list has no such filter: revoked_at__isnull."
-    assert [str(each) for each in response.context["messages"]] == [message]
-    assert client.get(f"{url}?colour=red").headers["location"] == url
-    # Lookups that no filter has had stay refused, so do actions on rows of another choice.
-    for query in ("digest__startswith=a&colour=red", "user__password=a", "user__password__gte=a"):
+    for query in (
+        "revoked_at__isnull=True&status=revoked&o=1",
+        "colour=red",
+        "digest__startswith=a&colour=red",
+        "user__password=a",
+        "user__password__gte=a",
+    ):
         assert refused(client.get(f"{url}?{query}")), query
     assert refused(client.post(f"{url}?revoked_at__isnull=True"))
 

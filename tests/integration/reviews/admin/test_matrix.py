@@ -31,9 +31,6 @@ from reviews.models import (
     SlackAccount,
     SlackMessage,
     SlackWorkspace,
-    TeamsAccount,
-    TeamsBot,
-    TeamsMessage,
 )
 from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
@@ -97,9 +94,6 @@ RIGHTS: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str], froze
     "reviews.slackworkspace": (NOT_REVIEWERS, ROOT, ROOT, ROOT),
     "reviews.slackaccount": (NOT_REVIEWERS, NOBODY, NOBODY, ADMINS),
     "reviews.slackmessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
-    "reviews.teamsbot": (NOT_REVIEWERS, ROOT, ROOT, ROOT),
-    "reviews.teamsaccount": (NOT_REVIEWERS, NOBODY, NOBODY, ADMINS),
-    "reviews.teamsmessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "reviews.noticemessage": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
     "reviews.securityevent": (ADMINS | {"auditor"}, NOBODY, NOBODY, NOBODY),
     "reviews.securityexport": (NOT_REVIEWERS, NOBODY, NOBODY, NOBODY),
@@ -151,8 +145,6 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
     slack = SlackWorkspace.objects.create(name="slack", team_id="T1")
     account = SlackAccount.objects.create(workspace=slack, slack_user="U1", user=operator)
     direct = {"workspace": slack, "account": account, "hold": waiting, "kind": "waiting"}
-    bot = TeamsBot.objects.create(name="teams", app_id="a", tenant_id="t")
-    teams = TeamsAccount.objects.create(bot=bot, teams_user="29:1", user=operator)
     token, _ = create_token(user=operator, name="ci", scopes=["read"])
     made: list[Model] = [
         waiting,
@@ -193,9 +185,6 @@ def rows(start: Any, make_user: Any, operator: User) -> dict[str, Model]:
         slack,
         account,
         SlackMessage.objects.create(key="k", **direct),
-        bot,
-        teams,
-        TeamsMessage.objects.create(bot=bot, account=teams, hold=waiting, kind="waiting", key="k"),
         SecurityEvent.objects.create(kind="sign_in", actor="operator", address="192.0.2.1"),
         SecurityExport.objects.create(name="file"),
         ToolDependency.objects.create(from_tool=first, to_tool=second),

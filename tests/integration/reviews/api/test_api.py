@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.test import Client
-from rest_framework.renderers import JSONRenderer
 
 from reviews.models import HumanReviewRecord
-from reviews.queue import claims, selectors
-from reviews.queue.api import HoldRowSerializer, hold_row
+from reviews.queue import selectors
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
@@ -275,22 +273,6 @@ def test_unreadable_filters_are_422(reviewer: User, query: str) -> None:
     answer = Api(reviewer).get(f"history/?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == query.partition("=")[0]
-
-
-def test_a_light_row_equals_the_serializers_row(
-    start: Start, reviewer: User, reviewer2: User
-) -> None:
-    runs = [
-        start(echo("a", phase="BEFORE_EXECUTION")),
-        start(echo("a", phase="AFTER_EXECUTION", quorum=2, timeout_seconds=600)),
-        start(echo("a"), policy={"hil": {"enabled": True}}),
-    ]
-    claims.claim(hold_id=only_hold(runs[0]).id, user=reviewer2)
-    holds = selectors.pending(reviewer)
-    rows = [hold_row(each) for each in selectors.listing_rows(holds)]
-    slow = [dict(HoldRowSerializer(each).data) for each in holds]
-    assert json.loads(JSONRenderer().render(rows)) == json.loads(JSONRenderer().render(slow))
-    assert len(rows) == 3
 
 
 def test_deciders_see_the_run_in_every_tab(

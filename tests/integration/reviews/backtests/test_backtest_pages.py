@@ -227,7 +227,7 @@ class Api:
 
 def test_a_draft_becomes_a_report_and_active_rules_over_rest(past: Past) -> None:
     past.decided(1, edits=2)
-    api = Api(past.operator, "read", "decide")
+    api = Api(past.operator, "read", "decide", "loosen")
     body = {"workflow": "w", "rules": [SMALL]}
     made = api.post("backtests/", body, **{"Idempotency-Key": "k"})
     assert (made.status_code, made.json()["status"], made.json()["report"]) == (201, "QUEUED", {})

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 
 from reviews.audit.records import canonical_text
 from reviews.decisions import services
+from reviews.decisions.conflicts import shown_digest
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
@@ -250,7 +251,7 @@ def test_rest_lists_the_change_and_accepts_a_drop(proposed: Execution, reviewer:
 
 def post(user: User, hold: Hold, **fields: Any) -> Any:
     version = Execution.objects.get(pk=hold.execution_id).version
-    form = {"decision": "APPROVE", "version": version, "shown": digest(hold.payload), **fields}
+    form = {"decision": "APPROVE", "version": version, "shown": shown_digest(hold), **fields}
     return browser(user).post(review_path(hold), form)
 
 

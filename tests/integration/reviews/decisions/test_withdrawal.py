@@ -56,7 +56,7 @@ def end_undo_time(*holds: Hold) -> None:
 
 def chain_is_whole() -> bool:
     rows = list(HumanReviewRecord.objects.order_by("id"))
-    return verify_chain(rows, text_of=canonical_text).is_intact
+    return not verify_chain(rows, text_of=canonical_text).problems
 
 
 def kinds(execution: Execution) -> list[str]:

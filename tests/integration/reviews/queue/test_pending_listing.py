@@ -25,7 +25,7 @@ OLDEST = ("opened_at", "id")
 def listed(user: User, tab: str = "me", **filters: str) -> list[str]:
     """Ids of the holds that a tab lists, oldest first."""
     rows = listing_rows(queue(Viewer(user), tab, QueueFilters(**filters))).order_by(*OLDEST)
-    return [row["id"] for row in rows]
+    return [row.pk for row in rows]
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from rest_framework.test import APIClient
 
 from graphrag.models import Tool
-from reviews.chat.messages import fact_texts
 from reviews.queue import bulk, selectors
 from reviews.queue.filters import parse_queue_filters, risk_of
 from reviews.queue.key_arguments import payload_schemas_by_target, task_arguments
+from reviews.slack.messages import fact_texts
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.queue.test_queue import chosen
 from tests.support.pages import browser

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 from django.apps import apps
@@ -31,7 +31,6 @@ from tests.integration.reviews.conftest import MakeUser, decide, echo
 from tests.integration.reviews.pages import post_decision
 from tests.support.catalogue import stock_catalogue
 from tests.support.pages import Page, browser
-from tests.support.repetitions import LONG
 from workflows.executions.jobs import run_to_rest
 from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
@@ -42,7 +41,8 @@ from workflows.review_rules.publish import publish
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SECRET = re.compile("zx9q|topsecret", re.IGNORECASE)
+#: Long enough that no random token of a page (of a form, of a policy of scripts) has it by chance.
+SECRET = re.compile("zx9qtop|topsecret", re.IGNORECASE)
 #: What people and agents write at the doors.  `door` makes each text one of its own.
 TEXT = "{door} needs password=Zx9qTopSecret42 now"
 ROLES = ("reviewer", "operator", "auditor", "integrator", "admin", "root")
@@ -228,7 +228,8 @@ def objects(people: dict[str, User]) -> None:
     hook = {"name": text("hook"), "url": "https://example.com/", "events": ["workflow_start"]}
     sent(admin_client, "webhooks/", hook)
     sent(client, "tokens/", {"name": text("token"), "scopes": ["read"]})
-    save_view(user=people["reviewer"], name=text("view"), query="", shared=True)
+    query = urlencode({"q": text("view")})
+    save_view(user=people["reviewer"], name=text("view"), query=query, shared=True)
     code = {"id": "c", "type": "code_execution", "language": "python", "code": "1"}
     run = sent(client, "executions/", {"title": "kept", "plan": {"tasks": [code]}})["id"]
     run_to_rest(int(run))
@@ -340,7 +341,6 @@ def operations() -> Iterator[str]:
         yield from addresses
 
 
-@pytest.mark.skipif(not LONG, reason="The crawl takes minutes: make test-long runs it")
 def test_a_secret_in_a_text_is_nowhere(written: None, people: dict[str, User]) -> None:
     leaks: list[tuple[str, str, str]] = []
     read: dict[str, int] = {}
@@ -358,7 +358,7 @@ def test_a_secret_in_a_text_is_nowhere(written: None, people: dict[str, User]) -
         client = browser(people[role])
         exports = ["/history/export/?as=csv", "/history/export/?as=jsonl"]
         starts = ["/", "/review/", "/runs/", "/history/", "/insights/", "/workflows/", "/admin/"]
-        starts += ["/capabilities/", "/tools/", "/search/?q=capability", "/tokens/", "/webhooks/"]
+        starts += ["/tools/", "/search/?q=capability", "/tokens/", "/webhooks/"]
         for path, body in crawl(client, [*starts, *exports, *admin_pages(role)]):
             check(role, path, body)
         program = api(people[role])

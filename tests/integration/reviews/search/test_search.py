@@ -113,7 +113,7 @@ def test_people_are_found_by_those_who_see_their_decisions(
     assert "people" not in found(auditor, "hidden@example.com")
     admin = make_user("root", "admin", is_staff=True)
     admin.user_permissions.add(Permission.objects.get(codename="view_user"))
-    assert found(admin, "ann")["people"][0].startswith("/people/")
+    assert found(admin, "ann")["people"][0].startswith("/admin/auth/user/")
 
 
 def test_a_long_group_leads_to_its_list(start: Start, auditor: User) -> None:

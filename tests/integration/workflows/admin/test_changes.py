@@ -263,8 +263,8 @@ def test_the_view_permission_does_not_synchronize(staff) -> None:
 TOKENS = reverse("admin:workflows_apitoken_changelist")
 
 
-def test_a_token_is_revoked_and_never_shown(staff) -> None:
-    client = staff("admin")
+def test_tokens_are_read_only_and_never_shown(staff) -> None:
+    client = staff("root")
     user = User.objects.get()
     token, text = create_token(user=user, name="ci", scopes=["read"])
     url = reverse("admin:workflows_apitoken_change", args=[token.pk])
@@ -272,12 +272,12 @@ def test_a_token_is_revoked_and_never_shown(staff) -> None:
     assert token.prefix in pages
     assert token.digest not in pages
     assert text not in pages
-    sent = {"action": "revoke_tokens", "_selected_action": [token.pk]}
-    assert "1 token revoked." in client.post(TOKENS, sent, follow=True).content.decode()
-    assert authenticate_token(text) is None
+    assert 'name="action"' not in pages
+    client.post(TOKENS, {"action": "revoke_tokens", "_selected_action": [token.pk]})
     assert client.get(reverse("admin:workflows_apitoken_add")).status_code == 403
     assert client.post(url, {"name": "other"}).status_code == 403
     assert ApiToken.objects.get().name == "ci"
+    assert authenticate_token(text) is not None
 
 
 def test_tokens_are_listed_by_status(staff) -> None:
@@ -290,10 +290,3 @@ def test_tokens_are_listed_by_status(staff) -> None:
     for status in ("active", "expired", "revoked"):
         shown = client.get(TOKENS, {"status": status}).context["cl"]
         assert [token.name for token in shown.result_list] == [status]
-
-
-def test_the_view_permission_does_not_revoke(staff) -> None:
-    client = staff("auditor")
-    token, text = create_token(user=User.objects.get(), name="ci", scopes=["read"])
-    client.post(TOKENS, {"action": "revoke_tokens", "_selected_action": [token.pk]})
-    assert authenticate_token(text) is not None

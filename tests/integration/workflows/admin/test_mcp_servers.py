@@ -23,7 +23,6 @@ from .test_changes import ADD_SERVER, errors, server
 pytestmark = pytest.mark.django_db
 
 IMPORT = reverse("admin:workflows_mcpserver_import")
-DESK_ADD = reverse("reviews:add_server")
 URL = "/api/v1/mcp-servers/"
 SECRET = "s3cret-value"
 
@@ -103,6 +102,60 @@ def test_the_connection_is_tested_and_the_tools_are_listed(staff: Any, mcp_pool:
     assert "git.git_status" in text
     McpServer.objects.filter(pk=row.pk).update(command="/nowhere/at/all", name="gone")
     assert "Could not read gone" in client.post(test, follow=True).content.decode()
+
+
+def test_a_server_is_added_tested_changed_and_removed(staff: Any, mcp_pool: None) -> None:
+    client = staff("root")
+    program = {"name": "git", "command": sys.executable, "args": ["-m", "mcp_server_git"]}
+    assert client.post(ADD_SERVER, server(**program, env={"KEY": SECRET})).status_code == 302
+    row = McpServer.objects.get()
+    assert row.env == {"KEY": SECRET}
+    test = reverse("admin:workflows_mcpserver_test", args=[row.pk])
+    page = client.post(test, follow=True).content.decode()
+    assert "git.git_log" in page
+    assert SECRET not in page
+    url = reverse("admin:workflows_mcpserver_change", args=[row.pk])
+    kept = server(**program, env={"KEY": "(stored)"}, enabled="")
+    assert client.post(url, kept).status_code == 302
+    row.refresh_from_db()
+    assert (row.enabled, row.env) == (False, {"KEY": SECRET})
+    deletion = reverse("admin:workflows_mcpserver_delete", args=[row.pk])
+    assert client.post(deletion, {"post": "yes"}).status_code == 302
+    assert not McpServer.objects.exists()
+    entries = [each.get_change_message() for each in LogEntry.objects.order_by("pk")]
+    assert entries == ["Added.", "Changed enabled.", ""]
+    assert SECRET not in str(entries)
+
+
+def test_two_servers_with_one_name_at_the_same_time(
+    staff: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form passes its check of the name before the other server is stored."""
+    client = staff("root")
+    assert client.post(ADD_SERVER, server()).status_code == 302
+    monkeypatch.setattr(McpServer, "validate_unique", lambda *args, **more: None)
+    page = client.post(ADD_SERVER, server(args=["-v"]), follow=True)
+    assert page.status_code == 200
+    assert "is the name of another server" in page.content.decode()
+    assert McpServer.objects.count() == 1
+
+
+@pytest.mark.parametrize("role", ["admin", "auditor", "operator", "reviewer"])
+def test_a_role_reads_and_changes_servers_as_its_permissions_say(staff: Any, role: str) -> None:
+    row = McpServer.objects.create(name="git", command="x", env={"KEY": SECRET})
+    client = staff(role)
+    url = reverse("admin:workflows_mcpserver_change", args=[row.pk])
+    reads = 403 if role == "reviewer" else 200
+    for page in (reverse("admin:workflows_mcpserver_changelist"), url):
+        response = client.get(page)
+        assert response.status_code == reads, page
+        assert SECRET not in response.content.decode()
+    # Admins do not delete servers.
+    deletion = reverse("admin:workflows_mcpserver_delete", args=[row.pk])
+    assert client.post(deletion, {"post": "yes"}).status_code == 403
+    response = client.post(url, server(command=""))
+    assert (response.status_code == 403) == (role != "admin")
+    assert McpServer.objects.filter(name="git").exists()
 
 
 def test_each_change_is_logged_once_by_field(staff: Any) -> None:
@@ -212,13 +265,10 @@ def test_only_a_superuser_without_a_token_sets_a_command(
     ):
         sent = server(**{"name": "web" if row == web else "new", **fields})
         admin_url = reverse(change, args=[row.pk]) if row else ADD_SERVER
-        desk_url = reverse("reviews:server", args=[row.pk]) if row else DESK_ADD
-        pages = client.post(admin_url, sent), client.post(desk_url, {"do": "save", **sent})
-        for page in pages:
-            assert "Only a superuser" in page.content.decode(), (admin_url, fields)
-    for import_url in (IMPORT, reverse("reviews:import_servers")):
-        page = client.post(import_url, imported(new={"command": "sh"}))
-        assert "Only a superuser" in page.content.decode(), import_url
+        page = client.post(admin_url, sent)
+        assert "Only a superuser" in page.content.decode(), (admin_url, fields)
+    page = client.post(IMPORT, imported(new={"command": "sh"}))
+    assert "Only a superuser" in page.content.decode()
     people["operator"].is_superuser = True
     people["operator"].groups.add(Group.objects.get(name="admin"))
     people["operator"].save()

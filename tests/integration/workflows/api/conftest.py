@@ -36,7 +36,7 @@ def catalogue(db: None) -> None:
 
 def may_have(scope: str, role: str) -> bool:
     """Whether a token of the role's user may have the scope beside others."""
-    holders = {"admin": ("admin",), "loosen": ("operator", "admin"), "scim": ()}.get(scope)
+    holders = {"admin": ("admin",), "loosen": ("operator", "admin")}.get(scope)
     return holders is None or role in holders
 
 

@@ -21,9 +21,9 @@ from django.utils import timezone
 
 from config.asgi import application
 from reviews.backtests import services as backtests_services
-from reviews.chat import accounts
 from reviews.decisions import services
-from reviews.models import SavedView, SlackWorkspace, TeamsAccount, TeamsBot
+from reviews.models import SavedView, SlackWorkspace
+from reviews.slack import accounts
 from reviews.sockets.routing import websocket_urlpatterns
 from reviews.urls import urlpatterns as review_pages
 from tests.integration.reviews.sockets.test_sockets import Socket
@@ -42,21 +42,16 @@ ROWS = {
     **dict.fromkeys(("client-file", "stylesheet"), "open"),
     # A signed link is the right to open it: tests/integration/reviews/answer_links.
     **dict.fromkeys(("answer", "answer_review"), "signed"),
-    # Slack and the connector of Teams sign their requests: tests/integration/reviews/chat.
+    # tests/integration/reviews/people
+    "new_password": "signed",
+    # Slack signs its requests: tests/integration/reviews/slack.
     "slack": "signed",
-    "teams": "signed",
     # tests/integration/config/auth/oauth
     **dict.fromkeys(("oauth-server-metadata", "oauth-server-metadata-issuer"), "oauth"),
     **dict.fromkeys(("oauth-resource-metadata", "oauth-resource-metadata-path"), "oauth"),
     **dict.fromkeys(("authorize", "token", "revoke-token"), "oauth"),
     **dict.fromkeys(("dcr-register", "dcr-register-management"), "oauth"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
-    # tests/integration/config/auth/scim
-    **dict.fromkeys(("scim-users", "scim-user", "scim-groups", "scim-group"), "scim"),
-    **dict.fromkeys(("scim-ServiceProviderConfig", "scim-ResourceTypes", "scim-Schemas"), "scim"),
-    # Who may open them: tests/integration/reviews/people and tests/integration/reviews/servers.
-    **dict.fromkeys(("people", "add_person", "servers", "add_server", "import_servers"), "all"),
-    **dict.fromkeys(("person", "server"), "admin"),
     # tests/integration/reviews/retention/test_retention_api.py
     **dict.fromkeys(
         ("api-retention-policies", "api-retention-policy", "api-retention-preview"), "admin"
@@ -66,7 +61,7 @@ ROWS = {
     **dict.fromkeys(
         ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
     ),
-    **dict.fromkeys(("search", "workflows", "workflow", "start", "capabilities", "grants"), "all"),
+    **dict.fromkeys(("search", "workflows", "workflow", "start", "grants"), "all"),
     **dict.fromkeys(
         (
             "history",
@@ -101,7 +96,6 @@ ROWS = {
     ),
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
     **dict.fromkeys(("remove_view", "revoke_token", "slack_unlink", "end_absence"), "mine"),
-    "teams_unlink": "mine",
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
@@ -187,8 +181,6 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     record = decided.review_records.get()
     workspace = SlackWorkspace.objects.create(name="slack", team_id="T1")
     account = accounts.link(workspace, "U1", people["operator"])
-    bot = TeamsBot.objects.create(name="teams", app_id="a", tenant_id="t")
-    TeamsAccount.objects.create(pk=account.pk, bot=bot, teams_user="29:1", user=people["operator"])
     absence = Absence.objects.create(
         user=people["operator"],
         delegate=people["reviewer"],

@@ -273,10 +273,10 @@ async def test_one_stream_too_many_is_429_and_a_closed_one_makes_room(
     assert (refused.status_code, refused["Retry-After"]) == (429, "5")
     assert refused.json()["code"] == "throttled"
     # What the server does with a response when its client is gone, read from or not.
-    before = open_connections()
+    before = open_connections.total()
     await database_sync_to_async(first.close)()
-    assert open_connections() == before - 1
+    assert open_connections.total() == before - 1
     assert seqs(await rest(blocks(await opened(finished, headers))))[-1] == finished.version
-    assert open_connections() == before - 1
+    assert open_connections.total() == before - 1
     await database_sync_to_async(second.close)()
-    assert open_connections() == before - 2
+    assert open_connections.total() == before - 2

@@ -78,7 +78,7 @@ async def test_the_answer_is_sent_when_it_is_there(
     answer = await asyncio.wait_for(waiter, SOON)
     assert answer["status"] == "approved"
     assert time.monotonic() - begun < SOON
-    assert open_connections() == 0
+    assert open_connections.total() == 0
 
 
 async def test_a_wait_ends_with_the_status_as_it_is(agent: Agent) -> None:

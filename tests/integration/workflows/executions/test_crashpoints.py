@@ -129,7 +129,6 @@ def reviewer(transactional_db: None) -> None:
 ELSEWHERE = {
     "message.sent",
     "slack_message.sent",
-    "teams_message.sent",
     "security_events.sent",
     "approval.created",
     "gate.sent",

@@ -72,7 +72,8 @@ def test_an_idle_round_has_few_statements(
     busy = statements(lambda: sweep(rests))
     sweep(rests)
     idle = statements(lambda: (sweep(rests), seconds_to_next()))
-    assert idle <= 6 < busy
+    assert idle < 15
+    assert idle < busy
 
 
 @pytest.mark.parametrize(

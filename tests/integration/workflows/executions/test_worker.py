@@ -1,4 +1,4 @@
-"""Jobs on their way to a worker, and the worker that runs them without RQ's notes."""
+"""Jobs on their way to a worker, and the worker that runs them."""
 
 import os
 import signal
@@ -7,8 +7,6 @@ from typing import Any
 
 import django_rq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from redis.exceptions import RedisError
 from rq import Queue, SimpleWorker
 from rq.job import Job
@@ -17,7 +15,7 @@ from rq.serializers import JSONSerializer
 
 from tests.integration.workflows.conftest import Engine, value
 from workflows.executions import dispatch
-from workflows.executions.worker import DispatchedJob, EngineWorker
+from workflows.executions.worker import EngineWorker
 
 HERE = "tests.integration.workflows.executions.test_worker"
 done: list[int] = []
@@ -42,7 +40,7 @@ def stopped_in_between(number: int) -> None:
 @pytest.fixture
 def queue(servers: None) -> Iterator[Queue]:
     """The queue of the product, empty; signal handlers as they were afterwards."""
-    found = dispatch._queue("default")
+    found = dispatch.get_queue("default")
     found.connection.flushdb()
     done.clear()
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -58,30 +56,12 @@ def worker(queue: Queue) -> EngineWorker:
     queues = [
         Queue(each, connection=connection, serializer=JSONSerializer) for each in ("default", "low")
     ]
-    return EngineWorker(
-        queues, connection=connection, serializer=JSONSerializer, job_class=DispatchedJob
-    )
+    return EngineWorker(queues, connection=connection, serializer=JSONSerializer)
 
 
 def only_job(queue: Queue) -> Job:
     [name] = queue.job_ids
     return Job.fetch(name, connection=queue.connection, serializer=JSONSerializer)
-
-
-@given(
-    st.from_regex(r"[a-z_][a-z0-9_]{0,9}(\.[a-z_][a-z0-9_]{0,9}){0,3}", fullmatch=True),
-    st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=3).map(tuple),
-)
-def test_a_job_id_names_function_and_arguments(job: str, numbers: tuple[int, ...]) -> None:
-    assert dispatch.parse_job_id(dispatch.job_id(job, *numbers)) == (job, numbers)
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    ["", "b1f9c1de-3f6a-4d8e-9d0c-0a6f7c1d2e3f", "jobs-x-0123456789abcdef", "a-1-" + "g" * 32],
-)
-def test_ids_of_other_jobs_are_not_parsed(foreign: str) -> None:
-    assert dispatch.parse_job_id(foreign) is None
 
 
 def test_a_plain_rq_worker_runs_a_job(queue: Queue) -> None:
@@ -95,42 +75,6 @@ def test_a_plain_rq_worker_runs_a_job(queue: Queue) -> None:
     assert done == [7]
 
 
-def test_a_job_equals_one_that_rq_makes(queue: Queue) -> None:
-    """Field by field, so that a new version of RQ cannot change its form unnoticed."""
-    dispatch.enqueue(f"{HERE}.note", 7)
-    ours = queue.connection.hgetall(only_job(queue).key)
-    queue.empty()
-    queue.enqueue_call(f"{HERE}.note", args=(7,), timeout=-1, result_ttl=0, failure_ttl=86_400)
-    theirs = queue.connection.hgetall(only_job(queue).key)
-    own = (b"created_at", b"enqueued_at")
-    assert {k: v for k, v in ours.items() if k not in own} == {
-        k: v for k, v in theirs.items() if k not in own
-    }
-    assert ours.keys() == theirs.keys()
-
-
-def test_enqueueing_takes_one_redis_command(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatch.enqueue(f"{HERE}.note", 1)  # connects, makes the fields, teaches Redis the script
-    sent: list[Any] = []
-    original = queue.connection.execute_command
-
-    def execute(*args: Any, **options: Any) -> Any:
-        sent.append(args[0])
-        return original(*args, **options)
-
-    monkeypatch.setattr(queue.connection, "execute_command", execute)
-    dispatch.enqueue(f"{HERE}.note", 2)
-    assert sent == ["EVALSHA"]
-
-
-def test_enqueueing_survives_a_restart_of_redis(queue: Queue) -> None:
-    """Scripts are gone then."""
-    dispatch.enqueue(f"{HERE}.note", 1)
-    queue.connection.script_flush()
-    assert dispatch.enqueue(f"{HERE}.note", 2)
-    assert queue.count == 2
-
-
 def test_without_redis_enqueueing_does_nothing(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +82,7 @@ def test_without_redis_enqueueing_does_nothing(
         raise RedisError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue.connection, "execute_command", away)
+        patch.setattr(queue.connection.connection_pool, "get_connection", away)
         assert not dispatch.enqueue(f"{HERE}.note", 1)
 
 
@@ -151,11 +95,13 @@ def test_the_worker_runs_jobs_and_leaves_no_keys(queue: Queue) -> None:
     assert queue.connection.keys("rq:job:*") == []
 
 
-def test_a_job_runs_without_its_stored_hash(queue: Queue) -> None:
+def test_a_job_without_its_stored_hash_is_skipped(queue: Queue) -> None:
+    """The sweeper enqueues another one."""
     dispatch.enqueue(f"{HERE}.note", 5)
-    queue.connection.delete(only_job(queue).key)
+    dispatch.enqueue(f"{HERE}.note", 6)
+    queue.connection.delete(Job.key_for(queue.job_ids[0]))
     worker(queue).work(burst=True)
-    assert done == [5]
+    assert done == [6]
 
 
 def test_other_jobs_run_as_rq_runs_them(queue: Queue) -> None:
@@ -189,26 +135,6 @@ def test_a_signal_to_stop_waits_for_the_job(queue: Queue) -> None:
     assert queue.count == 1
 
 
-def test_the_worker_reports_counts_and_heartbeats(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = worker(queue)
-    monkeypatch.setattr("workflows.executions.worker.STATUS_INTERVAL", 0.0)
-    for number in range(3):
-        dispatch.enqueue(f"{HERE}.note", number)
-    seen = {}
-    original = made.teardown
-
-    def teardown() -> None:
-        seen.update(queue.connection.hgetall(made.key))
-        original()
-
-    made.teardown = teardown  # type: ignore[method-assign]
-    made.work(burst=True)
-    assert int(seen[b"successful_job_count"]) == 3
-    assert seen[b"last_heartbeat"]
-
-
 def test_a_suspended_worker_takes_no_job(queue: Queue) -> None:
     dispatch.enqueue(f"{HERE}.note", 1)
     queue.connection.set("rq:suspended", 1)
@@ -218,7 +144,8 @@ def test_a_suspended_worker_takes_no_job(queue: Queue) -> None:
 
 def test_the_worker_moves_an_execution_to_its_end(engine: Engine, queue: Queue) -> None:
     execution = engine.start(value("a"))  # sends for a worker
-    assert dispatch.parse_job_id(queue.job_ids[0]) == (dispatch.ADVANCE, (execution.pk,))
+    job = only_job(queue)
+    assert (job.func_name, tuple(job.args)) == (dispatch.ADVANCE, (execution.pk,))
     worker(queue).work(burst=True)
     execution.refresh_from_db()
     assert execution.status == "COMPLETED"

@@ -1,7 +1,5 @@
 """The journal's use of PostgreSQL: prepared statements and asynchronous commits."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from django.db import DataError, connection
 
@@ -13,7 +11,6 @@ from workflows.executions.jobs import run_to_rest
 from workflows.journal import sql as sql
 from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
-from workflows.journal.prepared_statements import BuiltQuery, execute, query
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
 
@@ -70,30 +67,6 @@ def test_a_database_error_is_djangos_own(engine: Engine) -> None:
     with pytest.raises(DataError):
         journal_writer.execute("SELECT 1 / %(nothing)s::int", {"nothing": 0})
     assert journal_writer.execute("SELECT %(one)s::int", {"one": 1}) == [(1,)]
-
-
-def test_a_prepared_query_survives_a_migration(transactional_db: None) -> None:
-    """Another session changes the type of a column; the next query still succeeds."""
-    execute("CREATE TABLE plantest (name varchar(10))")
-    statement = "SELECT name FROM plantest"
-
-    def migrate() -> None:
-        execute("ALTER TABLE plantest ALTER name TYPE text")
-
-    try:
-        assert query(statement) == []
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(in_thread, migrate).result(30)
-        assert query(statement) == []
-    finally:
-        execute("DROP TABLE plantest")
-
-
-def test_constants_of_a_built_query_are_quoted(db: None) -> None:
-    statement = "SELECT %s::text, %s::int, %s::text[], '%%'"
-    built = BuiltQuery(statement, ("it's 100%s", -1, ["name"])).with_constants({-1, ("name",)})
-    assert built.parameters == (-1, ["name"])
-    assert built.rows({-1: 7, ("name",): ["a"]}) == [("it's 100%s", 7, ["a"], "%")]
 
 
 # --- a claim that never reached the disk ----------------------------------------------------------

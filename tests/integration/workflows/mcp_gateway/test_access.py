@@ -105,7 +105,7 @@ def test_each_role_gets_its_status(call: Call, people: dict[str, User], tool: st
         found = []
         for role in ROLES:
             owner = people["nobody"] if whose == "others" else people[role]
-            scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen", "scim"))
+            scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen"))
             found.append(outcome(call(role, tool, scopes=scopes, **arguments(tool, owner))))
         assert tuple(found) == expected, whose
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.tool_servers import copied
 from workflows.engine.plan_validation import Problem
 from workflows.executions.services import fork_execution
 from workflows.executions.validation import InvalidRequest
-from workflows.models import Execution
+from workflows.models import Execution, McpServer
 from workflows.sandbox.rundir import remove_folder
+from workflows.tools import catalogue_sync
+from workflows.tools.mcp_client import close_pool
 from workflows.tools.run_folders import delete_erased, run_folder
 
 from .conftest import Desk, code
@@ -147,6 +151,32 @@ def test_an_approved_reading_binds_what_is_read_next(desk: Desk, files: Path) ->
     )
     (files / "runs" / str(run.pk) / "report.txt").write_text("TAMPERED")
     assert "changed after reviewer approved it" in desk.error(desk.approve(run), "two")
+
+
+@pytest.mark.parametrize("reader", ["program", "server"])
+def test_an_approved_file_that_was_changed_and_put_back_fails_its_reader(
+    desk: Desk, files: Path, tmp_path: Path, reader: str
+) -> None:
+    if reader == "program":
+        source = "for (const x of ['TAMPERED', 'fine']) Deno.writeTextFileSync(path, x); return 1"
+        task = code("r", source, "typescript", inputs={"path": "report.txt"},
+                    permission_set="filesystem")  # fmt: skip
+    else:
+        script = Path(__file__).parents[1] / "tools/mcp_client/obedient.py"
+        server = copied(script, tmp_path / "server")
+        McpServer.objects.create(
+            name="obedient", command=sys.executable, args=[server], read_paths=[server]
+        )
+        source = "for x in ('TAMPERED', 'fine'): open('report.txt', 'w').write(x)"
+        task = {"id": "r", "type": "tool", "tool": "obedient.run", "arguments": {"code": source}}
+        assert not any(each.error for each in catalogue_sync.sync_all())
+    written = write("w", "report.txt", "fine", **reviewed("AFTER_EXECUTION"))
+    run = desk.run(written, {**task, "depends_on": ["w"]})
+    while run.status == "PAUSED_FOR_REVIEW":
+        run = desk.approve(run)
+    assert desk.error(run, "r") == "'report.txt' changed after reviewer approved it"
+    assert (files / "runs" / str(run.pk) / "report.txt").read_text() == "fine"
+    close_pool()
 
 
 # --- sharing --------------------------------------------------------------------------------------

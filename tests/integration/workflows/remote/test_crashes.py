@@ -314,9 +314,7 @@ def test_a_cluster_that_answers_nonsense_stops_no_other(
         def states(self) -> Mapping[str, bool]:
             raise ValueError("nonsense")
 
-    monkeypatch.setattr(
-        watcher, "configured_runners", lambda: {"kubernetes": Broken(), "dask": runner}
-    )
+    monkeypatch.setattr(watcher, "configured_runners", lambda: {"broken": Broken(), "dask": runner})
     execution = started(engine)
     engine.drive(execution)
     runner.calls.clear()

@@ -60,6 +60,7 @@ def test_no_line_has_the_secrets_of_an_address(style: str) -> None:
     for address in (
         "/answer/S3CRET:1abc:x-Y_z/",
         "/answer/#S3CRET",
+        "/new-password/Mg/S3CRET-x1/",
         "//answer//S3CRET",
         "/login/?password=S3CRET",
         "/caf\u00e9?a'b&password=h\u00e4S3CRET",

@@ -64,35 +64,3 @@ def test_a_dask_scheduler_with_certificates(
         monkeypatch.setenv(f"HOLDPOINT_DASK_TLS_{name}", f"/{name}.pem")
     known = product_settings(home=tmp_path, site_url="")
     assert known["dask_tls_files"] == ("/CA.pem", "/CERT.pem", "/KEY.pem")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("NAMESPACE", "", "HOLDPOINT_KUBERNETES_IMAGE needs HOLDPOINT_KUBERNETES_NAMESPACE"),
-        ("RESOURCES", "8Gi", "HOLDPOINT_KUBERNETES_RESOURCES is no JSON"),
-        ("RESOURCES", '{"memory": "8Gi"}', "HOLDPOINT_KUBERNETES_RESOURCES must be an object"),
-        ("RESOURCES", "[]", "HOLDPOINT_KUBERNETES_RESOURCES must be an object"),
-    ],
-)
-def test_wrong_settings_of_kubernetes_jobs_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, problem: str
-) -> None:
-    monkeypatch.setenv("HOLDPOINT_KUBERNETES_IMAGE", "shop:1")
-    monkeypatch.setenv("HOLDPOINT_KUBERNETES_NAMESPACE", "tasks")
-    monkeypatch.setenv(f"HOLDPOINT_KUBERNETES_{name}", value)
-    with pytest.raises(ImproperlyConfigured, match=problem):
-        product_settings(home=tmp_path, site_url="")
-
-
-def test_settings_of_kubernetes_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOLDPOINT_KUBERNETES_IMAGE", "shop:1")
-    monkeypatch.setenv("HOLDPOINT_KUBERNETES_NAMESPACE", "tasks")
-    monkeypatch.setenv("HOLDPOINT_KUBERNETES_RESOURCES", '{"limits": {"memory": "8Gi"}}')
-    assert product_settings(home=tmp_path, site_url="")["kubernetes"] == {
-        "image": "shop:1",
-        "namespace": "tasks",
-        "service_account": "default",
-        "resources": {"limits": {"memory": "8Gi"}},
-        "config": "",
-    }

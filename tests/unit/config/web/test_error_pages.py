@@ -19,7 +19,7 @@ from config.web.error_pages import server_error
         (psycopg.errors.RaiseException, 500),
     ],
 )
-@pytest.mark.parametrize("path", ["/people/add/", "/api/v1/webhooks/"])
+@pytest.mark.parametrize("path", ["/admin/auth/user/add/", "/api/v1/webhooks/"])
 def test_a_concurrent_change_is_a_conflict(
     cause: type[psycopg.Error], status: int, path: str, rf: RequestFactory
 ) -> None:

@@ -32,6 +32,12 @@ MORE_SECRETS = [
     ("Password\uff1aZx9qTop", "Zx9qTop"),
     ("Cookie: session=hunter; x=1", "hunter"),
     ("password: TopSecret", "TopSecret"),
+    (r'{"body": "{\"password\": \"hunter\"}"}', "hunter"),
+    (r'"{\\\"api_key\\\":\\\"hunter\\\"}"', "hunter"),
+    ("https://tok3nabcdefghijkl@git.example/x.git", "tok3nabcdefghijkl"),
+    ("pass\u200bword=hunter", "hunter"),
+    ("\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44=hunter", "hunter"),
+    ("password=hun\u200bter", "ter"),
 ]
 ORDINARY = [
     "the password policy", "token count: 5", "the --token option is required", "mkdir -p folder",
@@ -39,6 +45,7 @@ ORDINARY = [
     "Secret Santa 2025: the list", "stop=5", "git push -u origin main", "--password-stdin",
     "https://example.com/services/consulting/help", "https://docs.example/webhooks/guide",
     "Authorization: pending", "password rotation: 2 days", "ssh -p 2222 host", "python -pthread",
+    "ssh://git@git.example/x.git", "https://somebody.longname@git.example/", r'{\"name\": \"x\"}',
 ]  # fmt: skip
 MORE_SECRET_KEYS = [
     "DB_PASSWORD", "dbpassword", "passwordHash", "password_2", "newPasswordConfirmation",

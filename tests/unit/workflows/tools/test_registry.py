@@ -200,7 +200,7 @@ def test_bad_declarations() -> None:
         declared(buy, name="a.b")
     with pytest.raises(ValueError, match="unknown permission set"):
         declared(buy, permission_set="everything")
-    with pytest.raises(ValueError, match=r"'spark' is no runner \(dask, kubernetes\)"):
+    with pytest.raises(ValueError, match=r"'spark' is no runner \(dask\)"):
         declared(buy, remote=True, runner="spark")
     with pytest.raises(ValueError, match="declare it with remote=True"):
         declared(buy, runner="dask")

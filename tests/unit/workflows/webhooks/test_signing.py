@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.support.webhook_receiver import is_valid_signature
 from workflows.common.secret_encryption import DecryptionFailed, decrypt, encrypt
-from workflows.webhooks.signing import headers, is_valid_signature, new_secret, signature
+from workflows.webhooks.signing import headers, new_secret, signature
 
 #: The example that the libraries of Standard Webhooks test themselves with.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
