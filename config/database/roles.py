@@ -9,14 +9,18 @@ create: new triggers write there on behalf of processes of the old version, whic
 The database may be empty then.
 """
 
+import os
 import sys
 from typing import Any, LiteralString
 
+import django
 import psycopg
+from django.apps import apps
 from psycopg import sql
 
 from config.settings.databases import parse_database_url
 from config.settings.env import env_secret
+from workflows.common.guards import AppendOnly
 
 #: For tables that the owner creates later.
 LATER: tuple[LiteralString, ...] = (
@@ -29,32 +33,32 @@ EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}",
 )
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
-#: Table or function → statements about it. An empty database has none of them, and 0.1.0 did not
-#: have the function.
+#: Table or function → statements about it. An empty database has none of them.
 WHERE_PRESENT: dict[str, tuple[LiteralString, ...]] = {
     "django_migrations": ("REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",),
     # The one column of an append-only table that a worker writes; a trigger lets it do so once.
     "workflows_queuedcommand": ("GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}",),
-    # The one function with rights that the product's role lacks; see migration reviews.0031.
+    # The one function with rights that the product's role lacks.
     "holdpoint_erase": (
         "REVOKE ALL ON FUNCTION holdpoint_erase FROM PUBLIC",
         "GRANT EXECUTE ON FUNCTION holdpoint_erase TO {role}",
     ),
 }
 PRESENT: LiteralString = "SELECT coalesce(to_regclass(%s)::oid, to_regproc(%s)::oid) IS NOT NULL"
-#: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
-#: itself.
-APPEND_ONLY: LiteralString = r"""
-SELECT DISTINCT c.relname FROM pg_trigger t
-  JOIN pg_proc f ON f.oid = t.tgfoid
-  JOIN pg_class c ON c.oid = t.tgrelid
- WHERE NOT t.tgisinternal AND f.proname LIKE 'holdpoint%append\_only' ORDER BY 1
-"""
 
 
-def append_only_tables(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return the names of the append-only tables, from the triggers in the database."""
-    return [name for (name,) in connection.execute(APPEND_ONLY)]
+def append_only_tables() -> list[str]:
+    """Return the names of the tables whose model has the guard `AppendOnly`."""
+    return sorted(
+        model._meta.db_table
+        for model in apps.get_models()
+        if any(isinstance(each, AppendOnly) for each in getattr(model._meta, "triggers", ()))
+    )
+
+
+def is_present(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Return whether the database has a table or a function with the name."""
+    return connection.execute(PRESENT, [name, name]).fetchone() == (True,)
 
 
 def grant(owner_url: str, app_url: str) -> None:
@@ -65,17 +69,19 @@ def grant(owner_url: str, app_url: str) -> None:
     with psycopg.connect(owner_url) as connection:
         for statement in (*LATER, *EVERYTHING):
             connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
-        for table in append_only_tables(connection):
-            connection.execute(
-                sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
-            )
+        for table in append_only_tables():
+            if is_present(connection, table):
+                names = {"table": sql.Identifier(table), "role": sql.Identifier(role)}
+                connection.execute(sql.SQL(ROWS_STAY).format(**names))
         for name, statements in WHERE_PRESENT.items():
-            if connection.execute(PRESENT, [name, name]).fetchone() == (True,):
+            if is_present(connection, name):
                 for statement in statements:
                     connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
 
 
 def main() -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
+    django.setup()
     grant(env_secret("DATABASE_URL"), env_secret("HOLDPOINT_APP_DATABASE_URL"))
     return 0
 

@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "csp",
     "axes",
     "oauth2_provider",
+    "pgtrigger",
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
     "workflows.contrib.dask.apps.DaskConfig",

@@ -29,7 +29,7 @@ anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
 #: Interval of heads.
 HEADS_SECONDS: Final = 55.0
-#: Key of the advisory lock that the database trigger takes for a receipt (migration 0013).
+#: Key of the advisory lock that the database trigger takes for a receipt.
 RECEIPTS_LOCK = 0x486F6C65
 
 # A writer keeps the lock until its commit, so no earlier record can still be uncommitted.

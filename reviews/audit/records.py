@@ -174,7 +174,7 @@ def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
 
     The comment is a digest too, except in records from before they were encrypted.  Only a
     withdrawal has `withdraws`, and only the decision of a delegate `on_behalf_of` and
-    `on_behalf_of_id`, which records from before migration 0039 do not have.
+    `on_behalf_of_id`.
     """
     withdrawal = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
     delegation: dict[str, Any] = {}

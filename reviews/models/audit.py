@@ -1,7 +1,4 @@
-"""Review records and the other append-only rows of the audit log.
-
-A trigger refuses UPDATE, DELETE and TRUNCATE of HumanReviewRecord (migration 0002).
-"""
+"""Review records and the other append-only rows of the audit log."""
 
 from __future__ import annotations
 
@@ -19,8 +16,11 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
+from workflows.common.guards import AppendOnly, AppendOnlyUntilErased, NoTruncate
 from workflows.common.secret_encryption import decrypt
 from workflows.engine.bounded_json import digest
+
+from .record_guards import ContinuesChain, EmptiedByRetention
 
 
 class Decision(models.TextChoices):
@@ -47,6 +47,9 @@ class PayloadKey(models.Model):
         "workflows.Execution", on_delete=models.PROTECT, related_name="payload_key"
     )
     key = models.TextField()
+
+    class Meta:
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"key of run {self.execution_id}"
@@ -172,6 +175,7 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
             models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
         ]
+        triggers = [EmptiedByRetention(), NoTruncate(), ContinuesChain()]
         verbose_name = "audit record"
 
     def __str__(self) -> str:
@@ -271,6 +275,7 @@ class DeniedAttempt(models.Model):
     class Meta:
         ordering = ("-id",)
         indexes = [models.Index(fields=["execution", "-id"], name="denied_by_execution")]
+        triggers = [AppendOnly(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"{self.actor} may not decide {self.hold_id}"
@@ -299,6 +304,7 @@ class SecretReveal(models.Model):
     class Meta:
         ordering = ("-id",)
         indexes = [models.Index(fields=["execution", "-id"], name="reveal_by_execution")]
+        triggers = [AppendOnly(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"{self.actor} saw {self.path} of {self.place}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+
+from workflows.common.guards import NoTruncate, Refuse
 
 
 class Backtest(models.Model):
@@ -58,6 +61,15 @@ class Backtest(models.Model):
                 condition=Q(status__in=["QUEUED", "RUNNING"]),
                 name="backtest_unfinished",
             ),
+        ]
+        triggers = [
+            Refuse(
+                name="done_stays",
+                operation=pgtrigger.Update | pgtrigger.Delete,
+                condition=pgtrigger.Q(old__status="DONE"),
+                message="a finished backtest is never changed",
+            ),
+            NoTruncate(message="a finished backtest is never changed"),
         ]
 
     def __str__(self) -> str:

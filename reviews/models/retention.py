@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -9,6 +10,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+
+from workflows.common.guards import AppendOnly, Guard, NoTruncate, ReadOnly, Refuse
 
 
 class RetentionPolicy(models.Model):
@@ -121,6 +124,25 @@ class LegalHold(models.Model):
                 name="legal_hold_of_one_thing",
             ),
         ]
+        triggers = [
+            Refuse(
+                name="no_delete",
+                operation=pgtrigger.Delete,
+                message="a legal hold is lifted, not deleted",
+            ),
+            ReadOnly(
+                exclude=["lifted_at", "lifted_by"],
+                message="a legal hold can be lifted; nothing else of it changes",
+            ),
+            Refuse(
+                name="lifted_once",
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Q(old__lifted_at__isnull=False)
+                | pgtrigger.Q(new__lifted_at__isnull=True)
+                | pgtrigger.Q(new__lifted_by__isnull=True),
+                message="a legal hold can be lifted, once",
+            ),
+        ]
 
     def __str__(self) -> str:
         if self.execution_id is not None:
@@ -157,13 +179,22 @@ class RetentionEntry(models.Model):
         verbose_name = "retention entry"
         verbose_name_plural = "retention log"
         indexes = [GinIndex(fields=["executions"], name="retention_entry_of_run")]
+        triggers = [
+            AppendOnly(),
+            NoTruncate(),
+            Guard(
+                name="time_of_entry",
+                operation=pgtrigger.Insert,
+                func="NEW.at := statement_timestamp(); RETURN NEW;",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.subject}"
 
 
 class ErasableRun(models.Model):
-    """A run whose data a policy lets erase now: a view of the database (migration 0031).
+    """A run whose data a policy lets erase now: a view of the database.
 
     A draft's rows are what it would erase if it was enabled.
     """

@@ -1,7 +1,7 @@
 """Set policies, place and lift legal holds, and erase the data of old runs.
 
 Each action is an entry of the append-only retention log, in the same transaction.  The database
-function `holdpoint_erase` (migration 0031) decides which runs are erased and deletes them: the
+function `holdpoint_erase` decides which runs are erased and deletes them: the
 product's role cannot delete rows of the journal in another way.
 """
 

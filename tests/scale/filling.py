@@ -129,7 +129,7 @@ SELECT id, opened_at + interval '20 seconds', 20 + execution_id %% 60
   FROM workflows_hold WHERE status <> 'OPEN'
 """
 
-# What the triggers would have written, which rest here.
+# What the journal and the triggers would have written.
 _EXECUTION_WORDS = """
 INSERT INTO workflows_executionwords (execution_id, words)
 SELECT id, to_tsvector('simple', translate(title, '._-/:', '     ')) FROM workflows_execution
@@ -142,8 +142,11 @@ SELECT execution_id, 'group:' || name FROM workflows_hold, unnest(groups) AS nam
 """
 _WAITING = """
 INSERT INTO workflows_waiting (hold_id, execution_id, "group", words)
-SELECT id, execution_id, name, holdpoint_hold_words(hold)
-  FROM workflows_hold AS hold, unnest(groups) AS name WHERE status = 'OPEN'
+SELECT hold.id, execution_id, name, to_tsvector('simple', translate(
+           concat_ws(' ', title, task_id, target, why), '._-/:', '     '))
+  FROM workflows_hold AS hold JOIN workflows_execution AS run ON run.id = execution_id,
+       unnest(groups) AS name
+ WHERE hold.status = 'OPEN'
 """
 _RECORD_WORDS = """
 INSERT INTO reviews_recordwords (record_id, words)

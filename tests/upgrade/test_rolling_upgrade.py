@@ -1,13 +1,14 @@
-"""The upgrade of docs/operations.md from 0.1.0, while runs work and wait and people decide.
+"""The upgrade of docs/operations.md from 0.2.0, while runs work and wait and people decide.
 
-`make test-long` runs it. The code of 0.1.0 comes from the history, by its tag or else by its
-commit, and runs on the packages of today's environment.
+`make test-long` runs it. The code of 0.2.0 comes from the history, by its tag, and runs on the
+packages of today's environment.
 """
 
 from __future__ import annotations
 
 import subprocess
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,19 +28,8 @@ from workflows.api.client import Client, Execution, Problem
 
 pytestmark = pytest.mark.skipif(not LONG, reason="minutes: make test-long runs it")
 
-OLD = "0.1.0"
-#: The commit of the tag, for clones without tags.
-OLD_COMMIT = "f7eb9092e1298485231947f744a3fddadeed510f"
-#: 0.1.0 names an app of a package that today's environment does not have.
-OLD_SETTINGS = """
-from importlib.util import find_spec
-
-from config.settings.base import *
-from config.settings.base import INSTALLED_APPS
-
-INSTALLED_APPS = [app for app in INSTALLED_APPS if find_spec(app.partition(".")[0])]
-"""
-
+#: The last release. A release moves it, with `RELEASED` of the test of the migrations.
+OLD = "0.2.0"
 
 MIGRATE = block("sh", "roles && manage.py migrate")
 
@@ -68,19 +58,19 @@ def git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def archive_of_the_release() -> bytes:
-    """Return the code of 0.1.0 as a tar file."""
-    for name in (OLD, OLD_COMMIT):
-        archive = git("archive", "--format=tar", name)
-        if archive.returncode == 0:
-            return archive.stdout
-    shallow = git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-    hint = ": the clone is shallow, run `git fetch --unshallow`" if shallow else ""
-    pytest.fail(f"neither the tag {OLD} nor the commit {OLD_COMMIT} is in this clone{hint}")
+    """Return the code of the last release as a tar file; skip before the release itself."""
+    archive = git("archive", "--format=tar", OLD)
+    if archive.returncode == 0:
+        return archive.stdout
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    if project["version"] == OLD:
+        pytest.skip(f"{OLD} is not released yet, and no earlier version is upgraded")
+    pytest.fail(f"the tag {OLD} is not in this clone: run `git fetch --tags --unshallow`")
 
 
 @pytest.fixture
 def old(django_db_setup: None, tmp_path: Path) -> Iterator[Machine]:
-    """An installation of 0.1.0, with a database of its own."""
+    """An installation of the last release, with a database of its own."""
     if settings.DATABASES["default"]["USER"] != SUPERUSER:
         pytest.skip("needs the embedded server, whose superuser is known")
     code = tmp_path / "old"
@@ -88,9 +78,7 @@ def old(django_db_setup: None, tmp_path: Path) -> Iterator[Machine]:
     subprocess.run(["tar", "x", "-C", str(code)], input=archive_of_the_release(), check=True)
     newest = {app: max((code / app / "migrations").glob("0*.py")).stem for app in RELEASED}
     assert newest == RELEASED
-    (code / "old_settings.py").write_text(OLD_SETTINGS)
     machine = Machine(tmp_path, root=code)
-    machine.env["DJANGO_SETTINGS_MODULE"] = "old_settings"
     try:
         yield machine
     finally:

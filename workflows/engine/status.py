@@ -28,7 +28,7 @@ class ExecutionStatus(StrEnum):
 
 _S = ExecutionStatus
 
-#: The permitted next statuses of each status.  A PostgreSQL trigger checks the same pairs.
+#: The permitted next statuses of each status.  The guard of the model checks the same pairs.
 TRANSITIONS: dict[ExecutionStatus, frozenset[ExecutionStatus]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.ABORTED}),
     _S.RUNNING: frozenset(

@@ -13,7 +13,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from workflows.engine.actors import Actor
-from workflows.models import Absence, Audience, Execution, Workflow
+from workflows.models import ROLE_GROUPS, Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Model)
 K = TypeVar("K", bound=Hashable)
 
-REVIEWER = "reviewer"
-AUDITOR = "auditor"
-OPERATOR = "operator"
-INTEGRATOR = "integrator"
-ADMIN = "admin"
 #: The permission to start runs with a looser policy, and the scope that a token needs for it.
 LOOSEN_POLICY = "workflows.loosen_policy"
 LOOSEN = "loosen"
-ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
+ROLES = ROLE_GROUPS
+REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN = ROLES
 #: Roles that may open the admin.
 STAFF_ROLES = frozenset({REVIEWER, AUDITOR, OPERATOR, ADMIN})
 #: Roles whose members cannot decide a hold, even if it names them.

@@ -38,6 +38,7 @@ class Rows:
     checkpoints: list[Row] = field(default_factory=list)
     revisions: list[Row] = field(default_factory=list)
     receipts: list[Row] = field(default_factory=list)
+    shapers: list[Row] = field(default_factory=list)
     context: dict[str, Any] | None = None
     error: str | None = None
     error_code: str | None = None

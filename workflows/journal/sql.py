@@ -25,6 +25,26 @@ RETURNING version, revision, state, inputs, context, policy, fence, queued_comma
           abort_requested, extract(epoch FROM clock_timestamp())::float8
 """.replace("LOST", LOST_CLAIMS)
 
+#: The full-text vector of TEXT, see `workflows.common.full_text`.
+_WORDS = "to_tsvector('simple', translate(TEXT, '._-/:', '     '))"
+
+#: The rows of a new execution for lists, searches and rights: its starter may see it, and shaped
+#: it.
+LIST_EXECUTION = """
+WITH created AS (
+    SELECT id, title, created_by_id FROM workflows_execution WHERE id = %(id)s
+), audience AS (
+    INSERT INTO workflows_audience (execution_id, member)
+    SELECT id, 'user:' || created_by_id FROM created WHERE created_by_id IS NOT NULL
+), words AS (
+    INSERT INTO workflows_executionwords (execution_id, words) SELECT id, WORDS FROM created
+), shapers AS (
+    INSERT INTO workflows_shaper (execution_id, user_id, way, since)
+    SELECT id, created_by_id, 'start', 0 FROM created WHERE created_by_id IS NOT NULL
+)
+SELECT id FROM created
+""".replace("WORDS", _WORDS.replace("TEXT", "title"))
+
 REVISION = """
 SELECT plan, layers FROM workflows_planrevision
  WHERE execution_id = %(id)s AND number = %(number)s
@@ -95,7 +115,7 @@ WITH moved AS (
            abort_requested = abort_requested AND queued_commands > %(taken)s,
            {lease}
      WHERE id = %(id)s AND version = %(expected)s AND {guard}
-    RETURNING id, queued_commands, abort_requested
+    RETURNING id, title, queued_commands, abort_requested
 ){parts}
 SELECT queued_commands, abort_requested, extract(epoch FROM clock_timestamp())::float8 FROM moved
 """
@@ -180,6 +200,7 @@ HOLDS = """, holds AS (
              instructions text, critical boolean, stated_risk text, quorum int,
              on_reject text, on_timeout text, opened_seq bigint, timeout_seconds float8,
              reminders jsonb, escalation jsonb, round int, previous_id text, changes_left int)
+    RETURNING id, decider, status, groups, task_id, target, why
 )"""
 
 _LATER = """(make_interval(secs => coalesce(v.extend, 0))
@@ -226,7 +247,42 @@ HOLD_UPDATES = """, hold_updates AS (
              decided_by_id bigint, decision text, step int, groups jsonb, undo float8,
              unvote bigint, reopens boolean, settles boolean)
      WHERE hold.id = v.id AND hold.execution_id = moved.id
+    RETURNING hold.id, hold.decider, hold.status, hold.groups, hold.task_id, hold.target, hold.why
 )""".replace("LATER", _LATER)
+
+#: Lists of the holds that this step opens or updates: members of their groups may see the run,
+#: also after the decision, and the queue shows each open hold once per group, or once without a
+#: group.  HOLDS stands for the parts of the statement that return the holds.
+LISTS = """, listed AS (HOLDS), audience AS (
+    INSERT INTO workflows_audience (execution_id, member)
+    SELECT moved.id, 'group:' || name FROM moved, listed, unnest(listed.groups) AS name
+    ON CONFLICT DO NOTHING
+), unlisted AS (
+    DELETE FROM workflows_waiting AS waiting USING listed
+     WHERE waiting.hold_id = listed.id
+       AND (listed.status <> 'OPEN' OR (waiting."group" = '' AND listed.groups <> '{}'))
+), waiting AS (
+    INSERT INTO workflows_waiting (hold_id, execution_id, "group", words)
+    SELECT listed.id, moved.id, name, WORDS
+      FROM moved, listed, unnest(
+          CASE WHEN cardinality(listed.groups) = 0 THEN '{""}' ELSE listed.groups END) AS name
+     WHERE listed.status = 'OPEN' AND listed.decider = 'human'
+    ON CONFLICT DO NOTHING
+)""".replace(
+    "WORDS",
+    _WORDS.replace(
+        "TEXT", "concat_ws(' ', moved.title, listed.task_id, listed.target, listed.why)"
+    ),
+)
+
+#: People who shaped the run in this step, see `shapers`.
+SHAPERS = """, shapers AS (
+    INSERT INTO workflows_shaper (execution_id, user_id, way, since)
+    SELECT moved.id, s.user_id, s.way, s.since
+      FROM moved, jsonb_to_recordset(%(shapers)s::jsonb)
+        AS s(user_id bigint, way text, since bigint)
+    ON CONFLICT DO NOTHING
+)"""
 
 #: Closes the open holds of a run that ends, including decisions in their undo period.  Holds that
 #: this step decides are left out, because one statement may update a row only once.
@@ -237,6 +293,8 @@ CLOSE_HOLDS = """, closing AS (
      WHERE hold.execution_id = moved.id
        AND (hold.status = 'OPEN' OR hold.undo_until IS NOT NULL)
        AND NOT (hold.id = ANY(%(decided_ids)s::text[]))
+), no_longer_waiting AS (
+    DELETE FROM workflows_waiting AS waiting USING moved WHERE waiting.execution_id = moved.id
 )"""
 
 CHECKPOINTS = """, checkpoints AS (

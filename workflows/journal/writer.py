@@ -40,7 +40,7 @@ from workflows.engine.ports import Busy, FinishedTask, LeaseLost, QueuedCommand,
 from workflows.engine.reducers import merge_context
 from workflows.engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
 from workflows.engine.status import ExecutionStatus, TaskStatus
-from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
+from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Shaper, Workflow
 from workflows.models import QueuedCommand as QueuedCommandRow
 from workflows.realtime.change_notifications import ChangeNotifier
 from workflows.security_events.grants import record_granted
@@ -50,6 +50,7 @@ from .lineage import ancestors_of
 from .permission_rows import PARTS as PERMISSION_PARTS
 from .prepared_statements import execute
 from .projections import Recorded, Row, Rows, rows_of
+from .shapers import shaper_rows
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -192,6 +193,7 @@ class JournalRun:
     def _write(self, lease: str, *, wake_at: float | None = None) -> None:
         rows = rows_of(self._recorded, self.context)
         rows.holds = [self._in_clock_time(row) for row in rows.holds]
+        rows.shapers = shaper_rows(self._recorded, self.policy)
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.COMMIT_STEP.format(lease=lease, guard=guard, parts="".join(parts))
@@ -262,6 +264,10 @@ class JournalRun:
             parts.append(sql.CHECKPOINTS)
             parameters["checkpoints"] = json.dumps(rows.checkpoints)
             parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
+        listed = [name for name in ("holds", "hold_updates") if getattr(rows, name)]
+        if listed:
+            holds = " UNION ALL ".join(f"TABLE {name}" for name in listed)
+            parts.append(sql.LISTS.replace("HOLDS", holds))
         for name, statement, make in PERMISSION_PARTS:
             found = make(self._recorded, self.revision.plan)
             if found:
@@ -372,7 +378,10 @@ class JournalRun:
 
 
 #: Fields of `Rows` that are written unchanged, each by the SQL constant of its name.
-_PARTS = ("events", "attempts", "attempt_updates", "holds", "hold_updates", "revisions", "receipts")
+_PARTS = (
+    "events", "attempts", "attempt_updates", "holds", "hold_updates", "revisions", "receipts",
+    "shapers",
+)  # fmt: skip
 
 #: Errors of the infrastructure, which do not count as a lost worker.
 _OUTAGES = (DatabaseError, InterfaceError, RedisError)
@@ -515,6 +524,7 @@ def create(
             layers=first.layers,
             cause="start",
         )
+        execute(sql.LIST_EXECUTION, {"id": execution.pk})
     execution.refresh_from_db()
     execution.workflow, execution.created_by = workflow, created_by
     return execution
@@ -559,12 +569,23 @@ def fork(
         layers=revision.layers,
         cause="fork",
     )
+    execute(sql.LIST_EXECUTION, {"id": execution.pk})
+    _copy_shapers(parent, execution)
     execute(
         sql.COPY_ATTEMPTS,
         {"parent": parent.pk, "child": execution.pk, "layer": checkpoint.layer},
     )
     _copy_messages(parent, checkpoint, execution, start)
     return execution
+
+
+def _copy_shapers(parent: Execution, child: Execution) -> None:
+    """Record that people who started or shaped the parent shaped the fork too."""
+    people = Shaper.objects.filter(execution=parent).order_by("user_id").distinct()
+    Shaper.objects.bulk_create(
+        Shaper(execution=child, user_id=user, way=Shaper.Way.ORIGIN)
+        for user in people.values_list("user_id", flat=True)
+    )
 
 
 def _copy_messages(

@@ -16,6 +16,7 @@ from .executions import (
     TaskAttempt,
 )
 from .gates import Gate, GateCall, GatePolicy, GateTool
+from .groups import ROLE_GROUPS, NamedGroup
 from .holds import Hold
 from .mcp_servers import McpServer
 from .metrics import EventCursor, Total
@@ -30,6 +31,7 @@ from .workflows import Workflow, WorkflowVersion
 
 __all__ = [
     "QUEUE_KINDS",
+    "ROLE_GROUPS",
     "UNDER_WAY",
     "Absence",
     "ApiToken",
@@ -55,6 +57,7 @@ __all__ = [
     "IdempotencyKey",
     "LearningAttempt",
     "McpServer",
+    "NamedGroup",
     "PlanRevision",
     "QueuedCommand",
     "RuleVersion",

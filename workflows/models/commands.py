@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+
+from workflows.common.guards import AppendOnlyUntilErased, NoTruncate, ReadOnly
 
 
 class QueuedCommand(models.Model):
@@ -27,6 +30,17 @@ class QueuedCommand(models.Model):
         indexes = [
             models.Index(
                 fields=["execution", "id"], condition=Q(taken_at__isnull=True), name="command_waits"
+            ),
+        ]
+        triggers = [
+            AppendOnlyUntilErased(operation=pgtrigger.Delete),
+            NoTruncate(),
+            ReadOnly(exclude=["taken_at"], message="a command is append-only"),
+            ReadOnly(
+                name="taken_once",
+                fields=["taken_at"],
+                unless="OLD.taken_at IS NULL",
+                message="a command is append-only: it is marked as taken once",
             ),
         ]
         ordering = ("id",)
@@ -58,6 +72,7 @@ class CommandLog(models.Model):
     class Meta:
         ordering = ("-id",)
         verbose_name = "command"
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"command {self.pk}"

@@ -1,20 +1,29 @@
 """Executions with their plans, events, task attempts, checkpoints and receipts.
 
-Only workflows.journal.writer writes these rows.  Database triggers (migration 0002) check status
-transitions and the growth of `version`, and keep append-only tables append-only.
+Only workflows.journal.writer writes these rows.
 """
 
 from __future__ import annotations
 
+import pgtrigger
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.guards import (
+    IS_OWNER,
+    AppendOnly,
+    AppendOnlyUntilErased,
+    NoTruncate,
+    ReadOnly,
+    Refuse,
+    Transitions,
+)
 from workflows.engine.actors import Actor
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import SkipReason
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.status import TRANSITIONS, ExecutionStatus, TaskStatus
 
 from .choices import choices_of
 from .workflows import Workflow
@@ -118,6 +127,50 @@ class Execution(models.Model):
                 name="execution_live_by_creator",
             ),
         ]
+        triggers = [
+            Transitions(
+                name="status_transitions",
+                field="status",
+                transitions=[
+                    (old.value, new.value)
+                    for old in TRANSITIONS
+                    for new in sorted(TRANSITIONS[old])
+                ],
+                condition=pgtrigger.AnyChange("status"),
+            ),
+            Refuse(
+                name="version_grows",
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Condition(
+                    "NEW.version < OLD.version OR NEW.version = OLD.version AND ("
+                    "NEW.status <> OLD.status OR NEW.state IS DISTINCT FROM OLD.state)"
+                ),
+                message="the version must grow with every change",
+                error="check_violation",
+            ),
+            ReadOnly(
+                name="workflow_stays",
+                fields=["workflow"],
+                unless=IS_OWNER,
+                message="the workflow of a run never changes",
+            ),
+            Refuse(
+                name="ends_once",
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Condition(
+                    "NEW.finished_at IS DISTINCT FROM OLD.finished_at"
+                    " AND (OLD.finished_at IS NOT NULL OR NEW.finished_at < now())"
+                ),
+                unless=IS_OWNER,
+                message="the end of a run is written once, when it ends",
+            ),
+            ReadOnly(
+                name="erased_once",
+                fields=["erased_at"],
+                unless=f"OLD.erased_at IS NULL AND {IS_OWNER}",
+                message="only holdpoint_erase marks a run as erased, once",
+            ),
+        ]
         verbose_name = "run"
 
     def __str__(self) -> str:
@@ -138,6 +191,7 @@ class PlanRevision(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["execution", "number"], name="revision_number_once"),
         ]
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
         ordering = ("number",)
 
     def __str__(self) -> str:
@@ -171,6 +225,7 @@ class ExecutionEvent(models.Model):
                 name="event_of_queue_by_time",
             ),
         ]
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
         ordering = ("execution_id", "seq")
 
     def __str__(self) -> str:
@@ -275,6 +330,7 @@ class ExecutionReceipt(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["hold", "attempt"], name="receipt_once_per_attempt"),
         ]
+        triggers = [AppendOnly(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"{self.task_id} try {self.attempt}: {self.digest[:12]}"

@@ -38,8 +38,7 @@ class Hold(models.Model):
     payload = models.JSONField(null=True)
     groups = ArrayField(models.CharField(max_length=150), default=list)
     target = models.CharField(max_length=200, default="", blank=True)
-    # English text, code and parameters of a `workflows.engine.reasons.Reason`.  Rows from before
-    # migration 0027 have no code.
+    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
     why = models.TextField(default="", blank=True)
     why_code = models.CharField(max_length=40, default="", db_default="", blank=True)
     why_params = models.JSONField(default=dict, db_default={}, blank=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from workflows.common.guards import IS_OWNER, ReadOnly, Refuse
 from workflows.common.masked_fields import MaskedTextField
 
 from .executions import Execution
@@ -55,6 +57,15 @@ class Capability(models.Model):
     class Meta:
         ordering = ("name",)
         verbose_name_plural = "capabilities"
+        triggers = [
+            ReadOnly(
+                fields=[
+                    *("name", "language", "code"),
+                    *("input_schema", "output_schema", "permission_set"),
+                ],
+                message="the code and the permissions of a capability never change",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -140,6 +151,35 @@ class Grant(models.Model):
                 fields=["resource"],
                 condition=Q(revoked_at=None, scope="standing"),
                 name="grant_standing_by_action",
+            ),
+        ]
+        triggers = [
+            Refuse(
+                name="no_delete",
+                operation=pgtrigger.Delete,
+                message="a grant is revoked, not deleted",
+            ),
+            ReadOnly(
+                exclude=["uses", "last_used_at", "revoked_at", "revoked_by", "sums", "why"],
+                message="a grant can be used and revoked, nothing else",
+            ),
+            ReadOnly(
+                name="reason_stays",
+                fields=["why"],
+                unless=f"NEW.why = '' AND {IS_OWNER}",
+                message="only retention empties the reason of a grant",
+            ),
+            Refuse(
+                name="uses_grow",
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Q(new__uses__lt=pgtrigger.F("old__uses")),
+                message="the uses of a grant only grow",
+            ),
+            ReadOnly(
+                name="revoked_once",
+                fields=["revoked_at", "revoked_by"],
+                unless="OLD.revoked_at IS NULL",
+                message="a grant is revoked once",
             ),
         ]
 

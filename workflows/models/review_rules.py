@@ -6,6 +6,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
+from workflows.common.guards import AppendOnly, NoTruncate
+
 
 class RuleVersion(models.Model):
     """A published version of a workflow's review rules.  Rows are never changed.
@@ -35,6 +37,7 @@ class RuleVersion(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["workflow", "number"], name="rules_number_once"),
         ]
+        triggers = [AppendOnly(), NoTruncate()]
         ordering = ("-number",)
 
     def __str__(self) -> str:

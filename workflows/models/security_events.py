@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pgtrigger
 from django.db import models
 from django.db.models.functions import Now
+
+from workflows.common.guards import NoTruncate, Refuse
 
 
 class SecurityEvent(models.Model):
@@ -56,6 +59,15 @@ class SecurityEvent(models.Model):
     class Meta:
         ordering = ("-id",)
         indexes = [models.Index(fields=["at"], name="security_event_time")]
+        triggers = [
+            Refuse(
+                name="append_only",
+                operation=pgtrigger.Update | pgtrigger.Delete,
+                message="the table is append-only",
+                unless="TG_OP = 'DELETE' AND OLD.at < now() - interval '30 days'",
+            ),
+            NoTruncate(),
+        ]
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.pk}"

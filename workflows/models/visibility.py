@@ -1,4 +1,4 @@
-"""Narrow tables that triggers maintain, for lists, counts and rights."""
+"""Narrow tables that the journal maintains, for lists, counts and rights."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
+from workflows.common.guards import AppendOnlyUntilErased, NoTruncate
+
 
 class Audience(models.Model):
     """A member who may see an execution: the starter as `user:<id>`, groups as `group:<name>`.
 
-    Triggers on executions and holds write it (migration 0010); only workflows.executions.access
-    reads it.  Rows are never deleted, so groups of closed holds still see the execution.
+    The journal writes it with executions and holds; only workflows.executions.access reads it.
+    Rows are never deleted, so groups of closed holds still see the execution.
     """
 
     pk = models.CompositePrimaryKey("execution_id", "member")
@@ -31,9 +33,9 @@ class Audience(models.Model):
 class Shaper(models.Model):
     """A user who influenced what an execution does, and in which way.
 
-    With four-eyes review, none of them may approve.  Triggers on executions and events write the
-    rows (migration 0053), which are never changed.  A fork copies the rows of the
-    execution it was forked from.
+    With four-eyes review, none of them may approve.  `workflows.journal.shapers` makes the rows
+    from events; they are never changed.  A fork copies the rows of the execution it was forked
+    from.
     """
 
     class Way(models.TextChoices):
@@ -68,16 +70,14 @@ class Shaper(models.Model):
             # Lists leave out what a person shaped: without it, they read the rows of everybody.
             models.Index(fields=["user", "execution"], name="shaper_by_user"),
         ]
+        triggers = [AppendOnlyUntilErased(), NoTruncate()]
 
     def __str__(self) -> str:
         return f"{self.user_id}: {self.way} of {self.execution_id}"
 
 
 class ExecutionWords(models.Model):
-    """The full-text vector of an execution's title.
-
-    The trigger that writes the first row of its audience writes it.
-    """
+    """The full-text vector of an execution's title."""
 
     execution = models.OneToOneField(
         "workflows.Execution", primary_key=True, on_delete=models.CASCADE, related_name="words"
@@ -94,8 +94,8 @@ class ExecutionWords(models.Model):
 class Waiting(models.Model):
     """An open hold, one row per group that may decide it ("" if there is none).
 
-    The review queue counts and searches these rows.  A trigger on holds (migration 0010) writes
-    them, and deletes them when the hold is decided.
+    The review queue counts and searches these rows.  The journal writes them when a hold opens, and
+    deletes them when it is decided.
     """
 
     pk = models.CompositePrimaryKey("hold_id", "group")

@@ -73,7 +73,7 @@ def test_the_first_migration_names_the_missing_extension(
     from django.db import ConnectionHandler
     from django.db.migrations.state import ProjectState
 
-    migration = import_module("graphrag.migrations.0001_tools")
+    migration = import_module("graphrag.migrations.0001_initial")
     settings = {**connection.settings_dict, "NAME": bare["dbname"]}
     other = ConnectionHandler({"default": settings})["default"]
     try:

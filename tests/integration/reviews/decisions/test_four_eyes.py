@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from rest_framework.test import APIClient
 
 from reviews.decisions.rights import shapers_of
@@ -298,22 +298,3 @@ def test_context_sent_after_a_rejected_plan_change_shapes_the_run(
     rejected = execution.events.get(kind="hold_decided", payload__reason="replan_review")
     assert execution.events.get(kind="context_updated").seq == rejected.seq + 1
     assert both.pk in shapers_of(only_hold(run_to_rest(execution.pk)))
-
-
-def test_a_temporary_table_does_not_stand_in(start: Start, both: User) -> None:
-    """Whoever may insert events may make temporary tables too."""
-    execution = start(gate(), policy=AGENT)
-    with transaction.atomic(), connection.cursor() as cursor:
-        for table in ("workflows_shaper", "workflows_execution", "workflows_executionevent"):
-            cursor.execute(f"CREATE TEMP TABLE {table} (LIKE public.{table} INCLUDING ALL)")
-        cursor.execute(
-            "INSERT INTO public.workflows_executionevent"
-            " (execution_id, seq, kind, payload, actor, actor_id, source)"
-            " VALUES (%s, 999, 'context_updated', '{}', 'both', %s, 'rest'),"
-            " (%s, 1000, 'message_added', '{}', 'both', %s, 'rest')",
-            [execution.pk, both.pk, execution.pk, both.pk],
-        )
-        for table in ("workflows_shaper", "workflows_execution", "workflows_executionevent"):
-            cursor.execute(f"DROP TABLE pg_temp.{table}")
-    ways = Shaper.objects.filter(execution=execution, user=both).values_list("way", flat=True)
-    assert set(ways) == {"context", "asked"}

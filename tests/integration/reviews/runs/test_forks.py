@@ -9,6 +9,7 @@ import pytest
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
+from tests.support.starters import change_starter
 from workflows.engine.commands import Abort, UpdateState
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, start_execution, submit_command
@@ -205,7 +206,7 @@ def test_an_invisible_parent_is_only_a_number(
     paused: Execution, fork: Execution, make_user: MakeUser
 ) -> None:
     owner = make_user("owner", "integrator")
-    Execution.objects.filter(pk=fork.pk).update(created_by=owner)
+    change_starter(fork, owner)
     page = run_page(owner, fork)
     assert f"forked from run {paused.pk}" in page.text
     assert not [each for each in page.links if each.startswith(f"/runs/{paused.pk}/")]

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.contrib.postgres.search import SearchVector
-from django.db import connection
-from django.db.migrations.loader import MigrationLoader
-from django.db.models import Value
 from django.test import Client
 
 from reviews.audit.history import Filters, filtered, records
 from reviews.decisions import services
-from reviews.models import HumanReviewRecord, RecordWords, SealedPayload
 from reviews.queue.filters import QueueFilters, apply_filters
 from reviews.search.selectors import search
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.pages import browser
-from workflows.common.full_text import full_text_filter
 from workflows.models import Execution, Hold, Workflow
 
 if TYPE_CHECKING:
@@ -109,25 +102,6 @@ def test_no_list_matches_a_masked_part_of_a_comment(
     for q, count in (("zanzibar", 0), ("use zanzibar2zanzibar2", 0), ("use instead", 1)):
         assert filtered(records(auditor), Filters(q=q)).count() == count
         assert apply_filters(decided, QueueFilters(q=q), decided=True).count() == count
-
-
-def test_words_of_older_records_lose_their_secrets(
-    hold: Hold, reviewer: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def plain(record: HumanReviewRecord, payload: SealedPayload, key: str) -> None:
-        record.stored_original = payload.original
-        record.stored_comment = "use password=zanzibar2zanzibar2 instead"
-
-    monkeypatch.setattr(HumanReviewRecord, "seal", plain)
-    decide(hold, reviewer, "yes")
-    words = RecordWords.objects.all()
-    words.update(words=SearchVector(Value("use zanzibar2zanzibar2"), config="simple"))
-    migration = import_module("reviews.migrations.0023_words_without_secrets")
-    state = MigrationLoader(connection).project_state(("reviews", "0023_words_without_secrets"))
-    with connection.schema_editor() as editor:
-        migration.hide_secrets(state.apps, editor)
-    assert not words.filter(full_text_filter("zanzibar", words)).exists()
-    assert words.filter(full_text_filter("use instead beacon", words)).exists()
 
 
 def test_people_are_found_by_those_who_see_their_decisions(

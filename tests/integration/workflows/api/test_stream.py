@@ -17,6 +17,7 @@ from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
+from tests.support.starters import change_starter
 from workflows.api import stream
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
@@ -199,8 +200,7 @@ async def test_events_of_invisible_runs_are_not_sent(paused, headers) -> None:
 def hand_over(execution: Execution, other: User) -> None:
     """The operator's role is gone and the run belongs to somebody else."""
     User.objects.get(username="operator").groups.clear()
-    rows = Execution.objects.filter(pk=execution.pk)
-    rows.update(created_by=other)
+    change_starter(execution, other)
 
 
 async def test_logging_out_ends_the_stream(paused, operator) -> None:

@@ -26,7 +26,7 @@ def test_the_trigger_and_the_table_agree_on_every_pair(
     if same or new in TRANSITIONS[old]:
         move()
     else:
-        with pytest.raises(IntegrityError, match="cannot go from"):
+        with pytest.raises(ProgrammingError, match="Invalid transition"):
             move()
 
 

@@ -105,11 +105,11 @@ def test_the_runner_refuses_a_tools_need_for_the_host(desk: Desk) -> None:
 def widen(grant: Grant, **fields: list[str]) -> None:
     """Rewrite a stored grant behind the product's back."""
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER USER")
         Grant.objects.filter(pk=grant.pk).update(
             permissions={**PermissionSet(**fields).model_dump(mode="json")}
         )
-        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER USER")
 
 
 FIRST_ONE_THEN_ANOTHER = {

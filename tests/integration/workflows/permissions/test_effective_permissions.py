@@ -103,9 +103,9 @@ def test_an_invalid_grant_has_no_effect(desk: Desk, web: Server) -> None:
     execution = desk.run(fetch("one", web))
     desk.decide(desk.hold(execution))
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER USER")
         Grant.objects.update(permissions={"hosts": ["*.com", "not a host"]})
-        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER USER")
     execution = desk.drive(execution)
     assert desk.hold(execution).payload["current"]["hosts"] == []
 

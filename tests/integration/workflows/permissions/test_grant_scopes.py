@@ -160,9 +160,9 @@ def test_a_timed_grant_ends(desk: Desk, web: Server) -> None:
     nightly = desk.workflow("nightly", fetch("one", web))
     desk.approve(desk.run(workflow=nightly), grant_scope="until", grant_seconds=3600)
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant DISABLE TRIGGER USER")
         cursor.execute("UPDATE workflows_grant SET expires_at = now() - interval '1 second'")
-        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER holdpoint_guard_grant")
+        cursor.execute("ALTER TABLE workflows_grant ENABLE TRIGGER USER")
     assert desk.run(workflow=nightly).status == "PAUSED_FOR_REVIEW"
     assert not in_force(desk.operator).exists()
 
