@@ -235,6 +235,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.web.static_files.CollectedFiles"},
 }
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
 USE_I18N = False

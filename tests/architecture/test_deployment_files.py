@@ -228,7 +228,7 @@ def test_versions_are_those_of_the_product() -> None:
     assert compose()["services"]["postgres"]["image"].endswith(f":pg{POSTGRES_MAJOR}")
     (extras,) = re.findall(r'^ARG EXTRAS="(.*)"$', dockerfile(), re.MULTILINE)
     assert set(extras.split()) <= set(project["optional-dependencies"])
-    assert not set(extras.split()) & {"dev", "bench", "adapters", "deploy"}
+    assert "embedded" not in extras.split()
 
 
 # ---------------------------------------------------------------- the image
@@ -239,7 +239,12 @@ def test_the_image_has_every_part_of_the_product() -> None:
     assert set(copied.split()) == PARTS
     assert set(re.findall(r"^COPY (\S+) \S+$", dockerfile(), re.MULTILINE)) >= PARTS
     sent = set(re.findall(r"^!(\S+)$", text_of("Dockerfile.dockerignore"), re.MULTILINE))
-    assert sent == PARTS | {"pyproject.toml", "constraints.txt", "deploy/install.sh"}
+    assert sent == PARTS | {
+        "pyproject.toml",
+        "requirements/uv.txt",
+        "requirements/production.txt",
+        "deploy/install.sh",
+    }
 
 
 def test_containers_have_no_rights_that_they_do_not_need() -> None:

@@ -56,7 +56,7 @@ def from_environment(*, passwords: bool) -> Options | None:
     if importlib.util.find_spec("allauth") is None:
         raise ImproperlyConfigured(
             "HOLDPOINT_OIDC_ISSUER is set, and the extra that it needs is not installed:"
-            " pip install -c constraints.txt '.[oidc]'"
+            " uv pip install -c requirements/production.txt -r pyproject.toml --extra oidc"
         )
     return Options(
         issuer=issuer,
