@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.devserver.embedded import EmbeddedServers
-from config.devserver.supervision.preflight_checks import StartRefused
+from config.devserver.preflight import StartRefused
 from config.paths import BASE_DIR, DEFAULT_HOME
 from config.settings.env import env_int, env_path, env_str
 from workflows.common import parent_death
@@ -33,25 +33,22 @@ class Plan:
     def env_for(self, role: str) -> dict[str, str]:
         return self.env | {"HOLDPOINT_ROLE": role}
 
-    def children(self) -> list[tuple[str, list[str], dict[str, str], str]]:
-        """Return name, command, environment and companion of each process, in start order.
-
-        See `Child` for the companion: the sweeper shares memory with the workers.
-        """
+    def children(self) -> list[tuple[str, list[str], dict[str, str]]]:
+        """Return name, command and environment of each process."""
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
         web += ["--application-close-timeout", "3"]
         # No access log: it would have queries, with the codes of sign-ins.
         web += ["--verbosity", "0", "config.asgi:application"]
-        return [
-            ("web", web, self.env_for("web"), ""),
-            (
-                "workers",
-                [*MANAGE, "run_workers", "--sweeper-output"],
-                self.env_for("worker"),
-                "sweeper",
-            ),
+        children = [
+            ("web", web, self.env_for("web")),
+            ("workers", [*MANAGE, "run_workers"], self.env_for("worker")),
+            ("sweeper", [*MANAGE, "run_sweeper"], self.env_for("sweeper")),
         ]
+        if self.servers is not None:
+            watch = [sys.executable, "-m", "config.devserver.embedded", "watch"]
+            children.append(("databases", watch, self.env))
+        return children
 
 
 def read_plan() -> Plan:
