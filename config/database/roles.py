@@ -13,10 +13,11 @@ import sys
 from typing import Any, LiteralString
 
 import psycopg
+from django.core.exceptions import ImproperlyConfigured
 from psycopg import sql
 
 from config.settings.databases import parse_database_url
-from config.settings.env import env_secret
+from config.settings.topics import Database
 
 #: For tables that the owner creates later.
 LATER: tuple[LiteralString, ...] = (
@@ -76,7 +77,10 @@ def grant(owner_url: str, app_url: str) -> None:
 
 
 def main() -> int:
-    grant(env_secret("DATABASE_URL"), env_secret("HOLDPOINT_APP_DATABASE_URL"))
+    database = Database.read()
+    if not database.app_database_url:
+        raise ImproperlyConfigured("HOLDPOINT_APP_DATABASE_URL is not set.")
+    grant(database.database_url, database.app_database_url)
     return 0
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from config.devserver.embedded import EmbeddedServers
 from config.devserver.preflight import StartRefused
-from config.paths import BASE_DIR, DEFAULT_HOME
-from config.settings.env import env_int, env_path, env_str
+from config.paths import BASE_DIR
+from config.settings.topics import Installation, MakeRun
 from workflows.common import parent_death
 
 MANAGE = [sys.executable, str(BASE_DIR / "manage.py")]
@@ -53,7 +53,8 @@ class Plan:
 
 def read_plan() -> Plan:
     """Read the environment; raises `StartRefused` or `ImproperlyConfigured`."""
-    home = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
+    home = Installation.read().home
+    address = MakeRun.read()
     env = dict(os.environ) | {"HOLDPOINT_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     env.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
     # Processes with this environment end when the supervisor ends.
@@ -73,8 +74,8 @@ def read_plan() -> Plan:
         owner_url = urls.owner
     return Plan(
         home=home,
-        host=env_str("HOLDPOINT_BIND", "127.0.0.1"),
-        port=env_int("HOLDPOINT_PORT", 8000, minimum=1, maximum=65535),
+        host=address.bind,
+        port=address.port,
         servers=servers,
         env=env,
         owner_url=owner_url,

@@ -18,6 +18,8 @@ from django.urls import resolve
 
 from config.devserver.embedded.layout import POSTGRES_MAJOR
 from config.observability import alive
+from config.settings.topic import extra_of, variable_of
+from config.settings.topics import ALL
 from tests.architecture.files import PACKAGES, ROOT
 from tests.architecture.test_settings_doc import documented
 from workflows.executions.dispatch import DEFAULT
@@ -96,12 +98,12 @@ def test_every_setting_is_one_of_the_product() -> None:
 
 
 def test_secrets_are_read_from_files_that_are_mounted() -> None:
-    """Only a name that is read with `env_secret` may have _FILE behind it."""
+    """Only a secret may have _FILE behind its name."""
     read = {
-        name
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        for name in re.findall(r'env_secret\(\s*"(\w+)"', path.read_text("utf-8"))
+        variable_of(name, field)
+        for topic in ALL
+        for name, field in topic.model_fields.items()
+        if extra_of(field)["secret"]
     }
     keys = [*values()["secret"]["keys"], *values()["migrations"]["secret"]["keys"]]
     assert set(keys) <= read

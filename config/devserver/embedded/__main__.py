@@ -8,8 +8,7 @@ from typing import NoReturn
 
 from config.devserver.embedded import EmbeddedError, EmbeddedServers
 from config.devserver.preflight import StartRefused, only_one
-from config.paths import DEFAULT_HOME
-from config.settings.env import env_path
+from config.settings.topics import Installation
 from workflows.common.parent_death import end_with_starter
 
 WATCH_SECONDS = 1.0
@@ -42,7 +41,7 @@ def main() -> int:
     )
     parser.add_argument("action", choices=["watch", "stop", "remove"])
     action = parser.parse_args().action
-    servers = EmbeddedServers(env_path("HOLDPOINT_HOME", DEFAULT_HOME))
+    servers = EmbeddedServers(Installation.read().home)
     if not servers.layout.home.exists():
         return 0
     try:

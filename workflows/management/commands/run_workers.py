@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Any
 
@@ -73,4 +72,4 @@ class Command(BaseCommand):
             job_class=DispatchedJob,
             serializer=JSONSerializer,
             beside=sweeper,
-        ).start(logging_level=os.environ.get("HOLDPOINT_RQ_LOG_LEVEL", "WARNING"))
+        ).start(logging_level="WARNING")

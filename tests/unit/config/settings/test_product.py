@@ -70,9 +70,9 @@ def test_a_dask_scheduler_with_certificates(
     ("name", "value", "problem"),
     [
         ("NAMESPACE", "", "HOLDPOINT_KUBERNETES_IMAGE needs HOLDPOINT_KUBERNETES_NAMESPACE"),
-        ("RESOURCES", "8Gi", "HOLDPOINT_KUBERNETES_RESOURCES is no JSON"),
-        ("RESOURCES", '{"memory": "8Gi"}', "HOLDPOINT_KUBERNETES_RESOURCES must be an object"),
-        ("RESOURCES", "[]", "HOLDPOINT_KUBERNETES_RESOURCES must be an object"),
+        ("RESOURCES", "8Gi", "HOLDPOINT_KUBERNETES_RESOURCES=.* is not JSON"),
+        ("RESOURCES", '{"memory": "8Gi"}', "HOLDPOINT_KUBERNETES_RESOURCES=.* must be an object"),
+        ("RESOURCES", "[]", "HOLDPOINT_KUBERNETES_RESOURCES=.* is not a JSON object"),
     ],
 )
 def test_wrong_settings_of_kubernetes_jobs_are_named(
