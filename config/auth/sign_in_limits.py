@@ -35,6 +35,7 @@ from django.utils import timezone
 from workflows import conf
 from workflows.common.client_address import UNKNOWN
 from workflows.models import SignInAlert
+from workflows.permissions.unknown_token_limit import WINDOW_SECONDS
 
 #: axes compares failures with a single limit; it is given the percentage of the nearest of three.
 PERCENT: Final = 100
@@ -53,7 +54,7 @@ def account_of(request: HttpRequest, credentials: Mapping[str, Any] | None = Non
 
 def window() -> timedelta:
     """Return how long a failure counts, which is the longest lock."""
-    return timedelta(seconds=conf.sign_in_lock_seconds())
+    return timedelta(seconds=WINDOW_SECONDS)
 
 
 def window_of(request: HttpRequest | None = None) -> timedelta:

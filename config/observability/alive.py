@@ -14,13 +14,15 @@ from typing import Any
 
 import redis
 
-from config.settings.topics import Monitoring, Redis, Web
+from config.settings.topics import Redis, Web
 
 #: The port of the image's command.
 WEB = "http://127.0.0.1:8000/livez"
 SECONDS = 5.0
 #: A pool of workers reports every five seconds, `send_webhooks` every ten.
 REPORT_SECONDS = 60.0
+#: The sweeper reports in every round.
+SWEEPER_SECONDS = 60.0
 
 
 def main() -> int:
@@ -85,8 +87,7 @@ def _newest(client: Any, kind: str) -> int:
 def sweeper_problem(client: Any) -> str:
     """Return why the sweeper has had no recent round; "" if it has."""
     beat = client.get("holdpoint:beat:sweeper")
-    seconds = Monitoring.read().ready_sweeper_seconds
-    return _late(client, "the sweeper", int(beat or 0), seconds)
+    return _late(client, "the sweeper", int(beat or 0), SWEEPER_SECONDS)
 
 
 def _late(client: Any, name: str, newest: int, seconds: float) -> str:

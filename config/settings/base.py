@@ -129,21 +129,20 @@ _DATABASE = parse_database_url(
 if HOLDPOINT_ROLE == "web" and _SERVER.db_pool_max:
     _DATABASE = with_pool(
         _DATABASE,
-        min_size=min(_SERVER.db_pool_min, _SERVER.db_pool_max),
+        min_size=min(2, _SERVER.db_pool_max),
         max_size=_SERVER.db_pool_max,
-        wait_seconds=_SERVER.db_pool_wait_seconds,
+        wait_seconds=5.0,
     )
 DATABASES = {"default": _DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-_REDIS = Redis.read()
-REDIS_URL = _REDIS.redis_url
+REDIS_URL = Redis.read().redis_url
 # Jobs contain only ids, as JSON: a pickle in Redis would allow code execution in the workers.
 # Results are stored in PostgreSQL. One queue each, so that a job is moved, not popped.
 _QUEUE = {
     "URL": REDIS_URL,
     "SERIALIZER": "rq.serializers.JSONSerializer",
-    "DEFAULT_TIMEOUT": _REDIS.job_timeout_seconds,
+    "DEFAULT_TIMEOUT": 3600,
     "DEFAULT_RESULT_TTL": 0,
 }
 RQ_QUEUES = {"default": _QUEUE, "ahead": _QUEUE, "low": _QUEUE}
@@ -310,8 +309,8 @@ EMAIL_USE_SSL = _MAIL.email_use_ssl
 EMAIL_USE_TLS = not EMAIL_USE_SSL if _MAIL.email_use_tls is None else _MAIL.email_use_tls
 # Who is mailed when a limit on sign-ins is reached.
 ADMINS = [(address, address) for address in _MAIL.admins]
-EMAIL_TIMEOUT = _MAIL.email_timeout
-EMAIL_FILE_PATH = str(_MAIL.email_file_path or HOLDPOINT_HOME / "mail")
+EMAIL_TIMEOUT = 10
+EMAIL_FILE_PATH = str(HOLDPOINT_HOME / "mail")
 DEFAULT_FROM_EMAIL = _MAIL.default_from_email
 
 # ---------------------------------------------------------------- logs and numbers

@@ -15,8 +15,8 @@ HEAD = """# Settings
 
 Every setting is an environment variable. `manage.py settings_doc` writes this page from the
 classes in `config/settings/topics.py`. A value that cannot be parsed stops the process and names
-the variable. A secret `NAME` can be read from a file instead: set `NAME_FILE` to its path. Lists are
-comma-separated. Switches are 0 or 1.
+the variable. A secret `NAME` can be read from a file instead: set `NAME_FILE` to its path. Lists
+are comma-separated. Switches are 0 or 1.
 """
 
 

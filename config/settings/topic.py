@@ -27,7 +27,8 @@ def setting(
     env: str = "",
     secret: bool = False,
     shown: str = "",
-    **limits: float,
+    ge: float | None = None,
+    le: float | None = None,
 ) -> Any:
     """Return a field of a `Topic`.
 
@@ -37,10 +38,10 @@ def setting(
         env: the variable, if it is not HOLDPOINT_ and the name of the field.
         secret: whether the value may be in a file, and is never shown.
         shown: the default in the documentation, where it depends on other things.
-        limits: the range, as `ge` and `le`.
+        ge, le: the smallest and the largest number.
     """
     extra: dict[str, Any] = {"env": env, "secret": secret, "shown": shown}
-    return Field(default, description=meaning, json_schema_extra=extra, **limits)
+    return Field(default, description=meaning, json_schema_extra=extra, ge=ge, le=le)
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
@@ -85,7 +86,12 @@ class Topic(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read the process environment with `Environment` only."""
         return (Environment(settings_cls),)

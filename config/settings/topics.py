@@ -108,12 +108,8 @@ class Database(Topic):
     app_database_url: str = setting(
         "", "The product's role, for `config.database.roles` only.", secret=True
     )
-    db_pool_min: int = setting(2, "Idle database sessions of a web process.", ge=0)
     db_pool_max: int = setting(
         16, "Largest number of database sessions of a web process; 0: one per request.", ge=0
-    )
-    db_pool_wait_seconds: float = setting(
-        5, "Wait for a session before the response 503, seconds.", ge=0.1
     )
     db_transaction_pooling: bool = setting(
         False, "1: `DATABASE_URL` is the address of PgBouncer in transaction mode."
@@ -124,7 +120,6 @@ class Redis(Topic):
     """Redis."""
 
     redis_url: str = setting(..., "Redis.", env="REDIS_URL", secret=True)
-    job_timeout_seconds: int = setting(3600, "Time limit of an RQ job, seconds.", ge=60)
 
 
 class Web(Topic):
@@ -184,9 +179,6 @@ class Mail(Topic):
         None, "Use STARTTLS.", env="EMAIL_USE_TLS", shown="1, unless `EMAIL_USE_SSL` is on"
     )
     email_use_ssl: bool = setting(False, "Use TLS from the start.", env="EMAIL_USE_SSL")
-    email_timeout: int = setting(
-        10, "Time limit of an attempt, seconds.", env="EMAIL_TIMEOUT", ge=1
-    )
     default_from_email: str = setting(
         "holdpoint@localhost", "Sender of mails.", env="DEFAULT_FROM_EMAIL"
     )
@@ -195,9 +187,6 @@ class Mail(Topic):
         "Django's mail backend.",
         env="EMAIL_BACKEND",
         shown="SMTP with `EMAIL_HOST`; files in `make run`",
-    )
-    email_file_path: Folder | None = setting(
-        None, "Folder of the file backend.", env="EMAIL_FILE_PATH", shown="`HOLDPOINT_HOME/mail`"
     )
     admins: Words = setting([], "List of e-mail addresses that are notified of locks.")
 
@@ -220,11 +209,6 @@ class SignIn(Topic):
 
     behind_proxy: bool = setting(
         False, "Trust `X-Forwarded-Proto` and the last entry of `X-Forwarded-For`."
-    )
-    sign_in_lock_seconds: int = setting(
-        900,
-        "Period in which failed sign-ins and unknown tokens count, seconds ([limits](operations.md#limits-on-sign-ins)).",
-        ge=1,
     )
     sign_in_failures: int = setting(5, "Failures of an account from one address.", ge=1)
     sign_in_failures_per_address: int = setting(50, "Failures of an address.", ge=1)
@@ -286,9 +270,6 @@ class Execution(Topic):
 
     workers: int = setting(2, "Worker processes of one `run_workers`.", ge=1, le=256)
     lease_seconds: int = setting(30, "A worker's lease on an execution, seconds.", ge=2)
-    slice_seconds: float = setting(
-        2.0, "Time that a worker spends on one execution before it returns it, seconds.", ge=0
-    )
     commit_window_ms: int = setting(
         50, "Results within this window are recorded together, milliseconds.", ge=0, le=10000
     )
@@ -318,9 +299,6 @@ class Execution(Topic):
         POLICY_FLOOR,
         "JSON; the policy of plans without a workflow. A run may only tighten its top-level fields; loosening needs the permission `loosen_policy`. The page *Workflows* shows it.",
     )
-    abandoned_ttl_seconds: int = setting(
-        3600, "Wait for an external agent before the run is aborted, seconds.", ge=1
-    )
     sweep_seconds: float = setting(3.0, "Interval of the sweeper's rounds, seconds.", ge=0.1)
     task_timeout_seconds: int = setting(300, "Time limit of a task that sets none, seconds.", ge=1)
 
@@ -340,21 +318,14 @@ class Speculation(Topic):
         ge=0,
         le=1,
     )
-    speculation_min_hits: float = setting(
-        0.4, "Hit rate (0 to 1) below which speculation pauses.", ge=0, le=1
-    )
     speculation_memory_seconds: int = setting(
         86400, "Period for which hits and misses count, seconds.", ge=1
-    )
-    speculation_max_age_seconds: int = setting(
-        3600, "Maximum age of a speculative result, seconds.", ge=1
     )
 
 
 class Reviews(Topic):
     """Reviews."""
 
-    claim_seconds: int = setting(300, "Duration of a reviewer's claim, seconds.", ge=5)
     undo_seconds: float = setting(
         5.0,
         "Undo period of a decision on a page, seconds (0 to 600); a workflow's `undo_seconds` has precedence.",
@@ -362,11 +333,6 @@ class Reviews(Topic):
         le=600,
     )
     page_size: int = setting(50, "Rows of a page.", ge=1, le=500)
-    socket_backstop_seconds: float = setting(
-        20.0,
-        "Interval at which a socket reads the journal without a notification, seconds.",
-        ge=0.1,
-    )
     answer_link_hours: int = setting(
         0,
         "Validity of [links that decide without a sign-in](operations.md#answer-links), hours (up to 168); 0 sends none.",
@@ -377,9 +343,6 @@ class Reviews(Topic):
         None,
         "Hours (UTC) in which [retention](operations.md#retention) erases runs, such as `22-6`.",
         shown="all",
-    )
-    retention_batch: int = setting(
-        100, "Runs that retention erases in one transaction, 1 to 2,000.", ge=1, le=2000
     )
 
 
@@ -469,9 +432,6 @@ class Tools(Topic):
     catalogue_seconds: float = setting(
         60.0, "Interval of the synchronization with MCP servers, seconds.", ge=1
     )
-    mcp_wait_seconds: float = setting(
-        20.0, "Time that a call to `/mcp` waits for the next pause, seconds (0 to 55).", ge=0, le=55
-    )
     gate_wait_seconds: float = setting(
         50.0,
         "Time that a held call of an MCP gate waits for a decision, seconds (0 to 3600).",
@@ -484,20 +444,11 @@ class Tools(Topic):
         ge=1,
         le=3600,
     )
-    gate_keep_days: int = setting(
-        90, "Days after which calls of MCP gates without a review are deleted.", ge=1
-    )
     gate_keep_bytes: int = setting(
         65536,
         "Largest arguments, and largest answer, of a call of an MCP gate that are kept for audits, bytes (up to 1 MiB); larger ones are kept as digests, and with 0 all.",
         ge=0,
         le=1048576,
-    )
-    gate_answer_bytes: int = setting(
-        4194304,
-        "Largest answer of a held call that is kept for its agent, bytes (64 KiB to 64 MiB).",
-        ge=65536,
-        le=67108864,
     )
 
 
@@ -589,18 +540,11 @@ class ToolGraph(Topic):
     )
     embedder_model: str = setting("text-embedding-3-small", "Model of an `openai:` embedder.")
     embedder_api_key: str = setting("", "Its API key.", secret=True)
-    embedder_timeout_seconds: float = setting(10.0, "Its time limit, seconds.", ge=0.1)
     embedder_query_prefix: str = setting(
         "", "Text that its model expects before a query, such as `query: `."
     )
     embedder_document_prefix: str = setting(
         "", "Text that its model expects before the text of a tool, such as `passage: `."
-    )
-    learn_statement_seconds: float = setting(
-        10.0, "Time limit of a database statement while learning, seconds.", ge=0.01
-    )
-    learn_rank_seconds: float = setting(
-        10.0, "Time limit of PageRank while learning, seconds.", ge=0
     )
     suggest_threshold: float = setting(
         0.3,
@@ -610,10 +554,6 @@ class ToolGraph(Topic):
     )
     suggest_max_tasks: int = setting(8, "Tasks of a suggested plan.", ge=1)
     replan_max_tasks: int = setting(3, "Tasks that a replan adds.", ge=1)
-    predict_threshold: float = setting(
-        0.7, "Confidence (0 to 1) that a predicted next tool must exceed.", ge=0, le=1
-    )
-    search_candidates: int = setting(50, "Rows of each half of the hybrid search.", ge=1)
 
 
 class LanguageModel(Topic):
@@ -635,17 +575,10 @@ class Notifications(Topic):
     notice_pause_seconds: float = setting(
         60.0, "Minimum time between two messages to one person or chat, seconds.", ge=0
     )
-    notice_poll_seconds: float = setting(
-        0.5,
-        "Shortest interval between two reads of journal and outbox, seconds; they are read when a hint arrives over Redis, when a message is due, and every 30 s, or at this interval while no hints arrive.",
-        ge=0.02,
-    )
-    notice_lease_seconds: float = setting(120.0, "Time limit of one attempt, seconds.", ge=1)
     notice_backoff_seconds: float = setting(
         5.0, "First wait after a failure, seconds; doubles up to an hour.", ge=0
     )
     notice_max_attempts: int = setting(12, "Attempts per message.", ge=1)
-    notice_keep_days: int = setting(90, "Retention of notifications and messages, days.", ge=1)
     slack_api_url: str = setting(
         "https://slack.com/api/",
         "Base address of [Slack's](howto/answer-from-slack-and-teams.md) Web API.",
@@ -680,7 +613,6 @@ class Webhooks(Topic):
     webhook_concurrency: int = setting(
         32, "Concurrent attempts of a sender; 0: no sender in this process.", ge=0, le=256
     )
-    webhook_per_endpoint: int = setting(4, "Concurrent attempts per endpoint.", ge=1)
     webhook_backoff_seconds: float = setting(1.0, "First wait after a failure, seconds.", ge=0)
     webhook_max_backoff_seconds: float = setting(
         3600.0, "Longest wait after a failure, seconds.", ge=0
@@ -692,7 +624,6 @@ class Webhooks(Topic):
     webhook_rotation_seconds: int = setting(
         86400, "Period in which the old secret signs too, seconds.", ge=0
     )
-    webhook_keep_days: int = setting(30, "Retention of finished deliveries, days.", ge=1)
     webhook_max_endpoints: int = setting(20, "Endpoints per person.", ge=1)
     webhook_poll_seconds: float = setting(
         0.5,
@@ -710,9 +641,6 @@ class Monitoring(Topic):
     metrics_token: str = setting("", "Bearer token for `/metrics`.", secret=True)
     metrics_networks: Words = setting(
         [], "List of networks that may read `/metrics`.", shown="none (loopback in `make run`)"
-    )
-    ready_sweeper_seconds: float = setting(
-        60.0, "Age of the sweeper's last round at which `/readyz` fails, seconds.", ge=1
     )
     ready_queue_depth: int = setting(10000, "Waiting jobs at which `/readyz` fails.", ge=1)
 

@@ -21,6 +21,9 @@ from reviews.models import ChatHook, NoticeMessage
 from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
+#: Duration of a sender's claim on a message.
+LEASE_SECONDS = 120.0
+
 Status = NoticeMessage.Status
 Lines = Mapping[int, Sequence[Mapping[str, Any]]]
 
@@ -81,7 +84,7 @@ def claim_next(receiver: str) -> NoticeMessage | None:
 
     The claim lasts one lease; after that another sender may claim the message.
     """
-    claimed = _execute(_CLAIM.format(receiver=receiver), {"lease": conf.notice_lease_seconds()})
+    claimed = _execute(_CLAIM.format(receiver=receiver), {"lease": LEASE_SECONDS})
     if not claimed:
         return None
     return NoticeMessage.objects.select_related("user", "hook__user").get(pk=claimed[0][0])
@@ -98,7 +101,7 @@ def claim_due(messages: QuerySet[Any], **fence: Combinable) -> int | None:
             due.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
         )
         if pk is not None:
-            lease = timedelta(seconds=conf.notice_lease_seconds())
+            lease = timedelta(seconds=LEASE_SECONDS)
             messages.filter(pk=pk).update(
                 attempts=F("attempts") + 1, next_at=Now() + lease, **fence
             )

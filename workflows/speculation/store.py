@@ -21,6 +21,9 @@ from workflows.models import Execution, Speculation
 
 from . import policy
 
+#: Maximum age of a speculative result.
+MAX_AGE_SECONDS = 3600
+
 State = Speculation.State
 _COUNTED = Q(counts=True, state__in=(State.USED, State.DROPPED))
 
@@ -139,7 +142,7 @@ def claim(
         "behind": behind[:200],
         "hold": hold,
         "patience": patience,
-        "max_age": conf.speculation_max_age_seconds(),
+        "max_age": MAX_AGE_SECONDS,
     }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, parameters)
@@ -197,7 +200,7 @@ def take(rows: Iterable[Speculation]) -> frozenset[int]:
     """Mark results as used; returns the ids of those that still exist and are not too old."""
     ids = [row.pk for row in rows]
     with connection.cursor() as cursor:
-        cursor.execute(_TAKE, [ids, conf.speculation_max_age_seconds()])
+        cursor.execute(_TAKE, [ids, MAX_AGE_SECONDS])
         return frozenset(pk for (pk,) in cursor.fetchall())
 
 
@@ -219,7 +222,7 @@ def drop(rows: Iterable[Speculation], reason: str) -> None:
 def clean_up() -> int:
     """Drop results that can no longer be used, and return how many.  The sweeper calls this."""
     with connection.cursor() as cursor:
-        cursor.execute(_TIDY, {"age": conf.speculation_max_age_seconds()})
+        cursor.execute(_TIDY, {"age": MAX_AGE_SECONDS})
         return int(cursor.fetchone()[0])
 
 
