@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the product below a folder. The image runs these steps; they work without a container too.
 #
-#   deploy/install.sh dependencies FOLDER [EXTRA...]    FOLDER/venv with the pinned packages
+#   deploy/install.sh dependencies FOLDER [EXTRA...]    FOLDER/venv with the pinned packages, by uv
 #   deploy/install.sh product FOLDER                    FOLDER/app and FOLDER/static
 #
 # PYTHON names the interpreter that the virtual environment is made of (default: python3).
@@ -20,18 +20,23 @@ python=$folder/venv/bin/python
 
 case $step in
   dependencies)
-    "${PYTHON:-python3}" -m venv "$folder/venv"
-    "$python" - "$source/pyproject.toml" "$@" > "$folder/requirements.txt" <<'PYTHON'
-import sys
-import tomllib
-
-with open(sys.argv[1], "rb") as file:
-    project = tomllib.load(file)["project"]
-lists = [project["optional-dependencies"][extra] for extra in sys.argv[2:]]
-print(*project["dependencies"], *(each for names in lists for each in names), sep="\n")
-PYTHON
-    "$python" -m pip install --quiet --disable-pip-version-check \
-      -c "$source/constraints.txt" -r "$folder/requirements.txt"
+    python_of_host=${PYTHON:-python3}
+    "$python_of_host" -m venv --without-pip "$folder/venv"
+    # uv installs the packages and is not installed with them.
+    tools=$(mktemp -d)
+    trap 'rm -rf "$tools"' EXIT
+    "$python_of_host" -m venv "$tools"
+    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+      -r "$source/requirements/uv.txt"
+    extras=
+    for extra in "$@"; do extras="$extras --extra $extra"; done
+    # uv refuses a file whose hash is not in the constraints.
+    # shellcheck disable=SC2086
+    "$tools/bin/uv" pip install --quiet --python "$python" \
+      -c "$source/requirements/production.txt" -r "$source/pyproject.toml" $extras
+    # Nothing reads the packages' own tests and the sources of their translations (about 90 MB).
+    find "$folder/venv" \( -type d -name tests -o -name '*.po' \) -prune -exec rm -r {} +
+    "$python" -m compileall -q "$folder/venv/lib"
     ;;
   product)
     mkdir -p "$folder/app"

@@ -6,17 +6,12 @@ Keys, all optional:
   ``openai:<base url>``
 - ``embedder_model`` ("text-embedding-3-small"): model name sent to an ``openai:`` server
 - ``embedder_api_key`` (""): bearer token for an ``openai:`` server
-- ``embedder_timeout_seconds`` (10.0): one request to an ``openai:`` server
 - ``embedder_query_prefix``, ``embedder_document_prefix`` (""): put before each text that is sent to
   an ``openai:`` server
 - ``suggest_threshold`` (0.3): confidence below which no plan is suggested
 - ``suggest_max_tasks`` (8): tasks in one suggested plan
 - ``plan_drafter`` (""): dotted path of a function that drafts plans with a language model
 - ``replan_max_tasks`` (3): tasks one replan may add
-- ``predict_threshold`` (0.7): confidence a prediction must exceed
-- ``search_candidates`` (50): rows that each part of a hybrid search contributes
-- ``learn_statement_seconds`` (10.0): one statement of learning, waiting for locks included
-- ``learn_rank_seconds`` (10.0): computing PageRank after a run was learned
 - ``permission_sets`` (the six named sets): the choices for a tool
 """
 
@@ -44,11 +39,6 @@ def embedder_model() -> str:
 def embedder_api_key() -> str:
     """Bearer token for an OpenAI-compatible embedding server, or an empty string."""
     return str(_value("embedder_api_key", ""))
-
-
-def embedder_timeout_seconds() -> float:
-    """Seconds one request to an embedding server may take."""
-    return float(_value("embedder_timeout_seconds", 10.0))
 
 
 def embedder_query_prefix() -> str:
@@ -79,26 +69,6 @@ def plan_drafter() -> str:
 def replan_max_tasks() -> int:
     """Maximum number of tasks that one replan adds."""
     return int(_value("replan_max_tasks", 3))
-
-
-def predict_threshold() -> float:
-    """Confidence (0 to 1) a predicted next tool must exceed."""
-    return float(_value("predict_threshold", 0.7))
-
-
-def search_candidates() -> int:
-    """Rows that the vector and the full text search each contribute before fusion."""
-    return int(_value("search_candidates", 50))
-
-
-def learn_statement_seconds() -> float:
-    """Seconds one statement of learning may take; waiting for locks counts."""
-    return float(_value("learn_statement_seconds", 10.0))
-
-
-def learn_rank_seconds() -> float:
-    """Seconds that computing PageRank may take after a run was learned."""
-    return float(_value("learn_rank_seconds", 10.0))
 
 
 def permission_sets() -> tuple[str, ...]:

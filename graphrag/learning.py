@@ -11,10 +11,16 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from graphrag import conf, versioned_cache
+from graphrag import versioned_cache
 from graphrag.graph import tool_graph
 from graphrag.models import FIRST_CONFIDENCE, LearnedExecution, Tool, ToolSequence
 from graphrag.versioned_cache import Change
+
+#: Time limit of PageRank.
+RANK_SECONDS = 10.0
+
+#: Time limit of a database statement, waiting for locks included.
+STATEMENT_SECONDS = 10.0
 
 _CONFIDENCE_STEP = 0.1
 _MIN_RANK_CHANGE = 0.01
@@ -129,7 +135,7 @@ def _lesson(run: FinishedRun, pairs: set[tuple[str, str]], keys: Mapping[str, in
 @contextmanager
 def _statement_timeout() -> Iterator[None]:
     """Run a transaction in which no statement may take longer than ``learn_statement_seconds``."""
-    timeout = f"{max(1, round(conf.learn_statement_seconds() * 1000))}ms"
+    timeout = f"{max(1, round(STATEMENT_SECONDS * 1000))}ms"
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")
         (before,) = cursor.fetchone()
@@ -296,7 +302,7 @@ def _sequences(
 def store_ranks() -> None:
     """Compute PageRank and store values that moved by more than 1 %."""
     graph = tool_graph.current()
-    ranks = graph.ranks_within(conf.learn_rank_seconds()).tolist()
+    ranks = graph.ranks_within(RANK_SECONDS).tolist()
     new_rank_of = dict(zip(graph.keys, ranks, strict=True))
     moved = []
     for tool in Tool.objects.filter(pk__in=graph.keys).only("pagerank").order_by("pk"):

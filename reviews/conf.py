@@ -12,19 +12,9 @@ def _value(key: str, default: Any) -> Any:
     return settings.HOLDPOINT.get(key, default)
 
 
-def claim_seconds() -> float:
-    """Duration of a claim without a heartbeat."""
-    return float(_value("claim_seconds", 300))
-
-
 def undo_seconds() -> float:
     """Undo period of decisions on pages, unless the run's policy sets one."""
     return float(_value("undo_seconds", 5))
-
-
-def backstop_seconds() -> float:
-    """Interval in seconds at which a socket polls the journal without a notification."""
-    return float(_value("socket_backstop_seconds", 20))
 
 
 def page_size() -> int:
@@ -42,11 +32,6 @@ def slack_api_url() -> str:
     return str(_value("slack_api_url", "https://slack.com/api/"))
 
 
-def notice_poll_seconds() -> float:
-    """Interval for polling the journal and the outbox while nothing happens."""
-    return float(_value("notice_poll_seconds", 0.5))
-
-
 def notice_gather_seconds() -> float:
     """Notices within this time are sent as one message."""
     return float(_value("notice_gather_seconds", 10))
@@ -55,11 +40,6 @@ def notice_gather_seconds() -> float:
 def notice_pause_seconds() -> float:
     """Minimum time between two messages to one user or chat."""
     return float(_value("notice_pause_seconds", 60))
-
-
-def notice_lease_seconds() -> float:
-    """Duration of a sender's claim on a message; afterwards another sender may claim it."""
-    return float(_value("notice_lease_seconds", 120))
 
 
 def notice_backoff_seconds() -> float:
@@ -72,20 +52,10 @@ def notice_max_attempts() -> int:
     return int(_value("notice_max_attempts", 12))
 
 
-def notice_keep_days() -> int:
-    """Retention of notices and messages."""
-    return int(_value("notice_keep_days", 90))
-
-
 def retention_hours() -> tuple[int, int] | None:
     """Hours (UTC) from and until which old runs are erased; None for the whole day."""
     hours: tuple[int, int] | None = _value("retention_hours", None)
     return hours
-
-
-def retention_batch() -> int:
-    """Number of runs that are erased in one transaction."""
-    return int(_value("retention_batch", 100))
 
 
 def heads_file() -> Path | None:

@@ -22,11 +22,6 @@ def lost_claims_limit() -> int:
     return int(_value("lost_claims_limit")) or 2**31 - 1
 
 
-def slice_seconds() -> float:
-    """Time slice of a worker for one execution, before other executions get a turn."""
-    return float(_value("slice_seconds"))
-
-
 def commit_window_seconds() -> float:
     """Results that finish within this time are committed together."""
     return float(_value("commit_window_ms")) / 1000
@@ -54,11 +49,6 @@ def max_failed_replans() -> int:
 def approve_by_timeout() -> bool:
     """Whether a timeout may approve an external action that no approval policy covers."""
     return bool(_value("approve_by_timeout"))
-
-
-def abandoned_ttl_seconds() -> float:
-    """How long an execution waits for an external agent before it is aborted."""
-    return float(_value("abandoned_ttl_seconds"))
 
 
 def policy_floor() -> dict[str, Any]:
@@ -90,11 +80,6 @@ def speculation_window() -> int:
     return int(_value("speculation_window"))
 
 
-def speculation_min_hits() -> float:
-    """Minimum share of those decisions that must be hits, 0 to 1."""
-    return float(_value("speculation_min_hits"))
-
-
 def speculation_explore() -> float:
     """Share of holds at which one result is computed whatever the hit rate, 0 to 1."""
     return float(_value("speculation_explore"))
@@ -103,11 +88,6 @@ def speculation_explore() -> float:
 def speculation_memory_seconds() -> float:
     """Maximum age of those hits and misses."""
     return float(_value("speculation_memory_seconds"))
-
-
-def speculation_max_age_seconds() -> float:
-    """Maximum age of a speculative result."""
-    return float(_value("speculation_max_age_seconds"))
 
 
 def grant_ceilings() -> dict[str, str]:
@@ -174,11 +154,6 @@ def behind_proxy() -> bool:
     return bool(_value("behind_proxy"))
 
 
-def sign_in_lock_seconds() -> int:
-    """How long a failed sign-in counts, and so how long a lock lasts at most."""
-    return int(_value("sign_in_lock_seconds"))
-
-
 def sign_in_failures() -> int:
     """Failures of one account from one address before that combination is locked."""
     return int(_value("sign_in_failures"))
@@ -210,11 +185,6 @@ def connections_each() -> int:
     return int(_value("connections_each"))
 
 
-def mcp_wait_seconds() -> float:
-    """Default time that a call of the MCP gateway waits for the run's next stop."""
-    return float(_value("mcp_wait_seconds"))
-
-
 def gate_wait_seconds() -> float:
     """Time that a held call of a gate waits for a decision before the agent has to ask again."""
     return float(_value("gate_wait_seconds"))
@@ -228,16 +198,6 @@ def gate_call_seconds() -> float:
 def gate_keep_bytes() -> int:
     """Largest arguments and answer of a gate's call that are kept; 0 keeps digests only."""
     return int(_value("gate_keep_bytes"))
-
-
-def gate_answer_bytes() -> int:
-    """Largest answer of a held call, which is kept for its agent."""
-    return int(_value("gate_answer_bytes"))
-
-
-def gate_keep_days() -> int:
-    """Days after which calls of a gate that nobody had to approve are deleted."""
-    return int(_value("gate_keep_days"))
 
 
 def security_event_keep_days() -> int:
@@ -275,11 +235,6 @@ def webhook_concurrency() -> int:
     return int(_value("webhook_concurrency"))
 
 
-def webhook_per_endpoint() -> int:
-    """Maximum number of parallel attempts to one endpoint, each for another execution."""
-    return int(_value("webhook_per_endpoint"))
-
-
 def webhook_backoff_seconds() -> float:
     """Delay after the first failure; doubled with each further one."""
     return float(_value("webhook_backoff_seconds"))
@@ -302,11 +257,6 @@ def webhook_max_attempts() -> int:
 def webhook_rotation_seconds() -> float:
     """How long the old secret signs too after a rotation."""
     return float(_value("webhook_rotation_seconds"))
-
-
-def webhook_keep_days() -> int:
-    """Retention of finished deliveries."""
-    return int(_value("webhook_keep_days"))
 
 
 def webhook_max_endpoints() -> int:

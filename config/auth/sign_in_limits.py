@@ -36,6 +36,7 @@ from workflows import conf
 from workflows.common.client_address import UNKNOWN
 from workflows.models import SecurityEvent, SignInAlert
 from workflows.permissions.sign_in_alerts import create_alert
+from workflows.permissions.unknown_token_limit import WINDOW_SECONDS
 from workflows.security_events.services import record_security_event
 
 #: axes compares failures with a single limit; it is given the percentage of the nearest of three.
@@ -55,7 +56,7 @@ def account_of(request: HttpRequest, credentials: Mapping[str, Any] | None = Non
 
 def window() -> timedelta:
     """Return how long a failure counts, which is the longest lock."""
-    return timedelta(seconds=conf.sign_in_lock_seconds())
+    return timedelta(seconds=WINDOW_SECONDS)
 
 
 def window_of(request: HttpRequest | None = None) -> timedelta:

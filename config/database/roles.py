@@ -16,10 +16,11 @@ from typing import Any, LiteralString
 import django
 import psycopg
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from psycopg import sql
 
 from config.settings.databases import parse_database_url
-from config.settings.env import env_secret
+from config.settings.topics import Database
 from workflows.common.guards import AppendOnly
 
 #: For tables that the owner creates later.
@@ -82,7 +83,10 @@ def grant(owner_url: str, app_url: str) -> None:
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
     django.setup()
-    grant(env_secret("DATABASE_URL"), env_secret("HOLDPOINT_APP_DATABASE_URL"))
+    database = Database.read()
+    if not database.app_database_url:
+        raise ImproperlyConfigured("HOLDPOINT_APP_DATABASE_URL is not set.")
+    grant(database.database_url, database.app_database_url)
     return 0
 
 

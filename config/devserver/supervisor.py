@@ -1,154 +1,151 @@
 """`python -m config.devserver.supervisor`: the whole product on one machine, from one terminal.
 
-Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL point to others), migrates, and keeps
-daphne, the worker pool and the sweeper alive. Ctrl-C or SIGTERM stops them in order: first the
-processes that accept work, last the databases.
+Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL point to others), migrates, sets up
+the demo, and runs the processes with honcho: Ctrl-C, SIGTERM or the end of one of them ends all.
+The databases stop last.
 """
 
+import multiprocessing
 import os
+import shlex
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
 from types import FrameType
 
 from django.core.exceptions import ImproperlyConfigured
+from honcho.manager import Manager
 
 from config.devserver.embedded import EmbeddedError
-from config.devserver.supervision.child_process import STOP_SECONDS, Child
-from config.devserver.supervision.console import Console
-from config.devserver.supervision.plan import Plan, read_plan
-from config.devserver.supervision.preflight_checks import (
-    StartRefused,
-    check_port,
-    end_leftovers,
-    only_one,
-    remember,
-)
-from config.devserver.supervision.prepare import answers, deadline, prepare, start_servers
+from config.devserver.plan import MANAGE, Plan, read_plan
+from config.devserver.preflight import StartRefused, check_port, only_one
+from config.paths import BASE_DIR
 
-START_TICK = 0.1  # interval for checking the children until the product is ready
-TICK = 1.0  # the same afterwards
-REMEMBER_SECONDS = 10.0  # interval for storing the ids of all processes
+POLL_SECONDS = 0.2
+STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}  # honcho's exit codes after a signal
 
 
-class Supervisor:
-    """Runs the processes of a `Plan` until SIGINT or SIGTERM."""
+def supervise(plan: Plan) -> int:
+    """Run until SIGINT, SIGTERM or the end of a process; return the exit code.
 
-    def __init__(self, plan: Plan, console: Console) -> None:
-        self._plan = plan
-        self._console = console
-        self._stopping = threading.Event()
-        self._children: list[Child] = []
-        self._remembered = 0.0
-
-    def run(self) -> None:
-        """Run until SIGINT or SIGTERM; raises `StartRefused` or `EmbeddedError`."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._stop)
-        with only_one(self._plan.home):
-            ended = end_leftovers(self._plan.home)
-            if ended:
-                self._console.say(f"ended what an earlier start that was killed had left: {ended}")
-            check_port(self._plan.host, self._plan.port)
-            try:
-                self._start()
-                self._watch()
-            finally:
-                self._shut_down()
-
-    def _start(self) -> None:
-        if self._plan.servers is not None:
-            self._console.say(f"starting PostgreSQL and Redis below {self._plan.home}")
-            start_servers(self._plan, self._console)
-        logins = prepare(self._plan, self._console)
-        if self._stopping.is_set():
-            return
-        for name, command, env, companion in self._plan.children():
-            self._children.append(Child(name, command, env, self._console, companion))
-            self._children[-1].start()
-        self._remember()
-        self._wait_until_ready(logins)
-
-    def _wait_until_ready(self, logins: str) -> None:
-        latest = deadline()
-        while not self._stopping.is_set():
-            if answers(self._plan):
-                self._welcome(logins)
-                return
-            if time.monotonic() > latest:
-                raise StartRefused("The web process does not answer; see its lines above.")
-            self._tend(START_TICK)
-
-    def _welcome(self, logins: str) -> None:
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            self._console.say(
-                "running as root: code of tasks runs as root behind the sandbox's walls; in "
-                "production run the workers as a user of their own"
-            )
-        self._console.block(
-            f"Holdpoint is ready: {self._plan.address}/\n\n{logins}\n"
-            f"Data is kept in {self._plan.home}. Ctrl-C stops everything."
-        )
-
-    def _watch(self) -> None:
-        while not self._stopping.is_set():
-            self._tend(TICK)
-
-    def _tend(self, seconds: float) -> None:
-        """Check servers and children after a while, and restart those that have ended."""
-        self._stopping.wait(seconds)
-        if self._stopping.is_set():
-            return
-        self._repair_servers()
-        before = [child.pid for child in self._children]
-        for child in self._children:
-            child.keep_alive()
-        changed = before != [child.pid for child in self._children]
-        if changed or time.monotonic() - self._remembered > REMEMBER_SECONDS:
-            self._remember()
-
-    def _repair_servers(self) -> None:
-        if self._plan.servers is None:
-            return
+    Raises `StartRefused` or `EmbeddedError`.
+    """
+    with only_one(plan.home):
+        check_port(plan.host, plan.port)
         try:
-            for name in self._plan.servers.repair():
-                self._console.line("database", f"{name} had died and was started again")
-        except EmbeddedError as error:
-            self._console.line("database", f"{error}")
-            self._stopping.wait(5)
+            if plan.servers is not None:
+                say(f"Starting PostgreSQL and Redis below {plan.home}")
+                plan.servers.start()
+            logins = prepare(plan)
+            return run_processes(plan, logins)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            if plan.servers is not None:
+                plan.servers.stop()
+            say("Stopped")
 
-    def _remember(self) -> None:
-        """Store the ids of all processes, for the next start in case this one is killed."""
-        self._remembered = time.monotonic()
-        remember(self._plan.home, [pid for child in self._children for pid in child.pids()])
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        # Prints nothing: the signal may come while this thread holds the lock of the console.
-        self._stopping.set()
+def prepare(plan: Plan) -> str:
+    """Migrate as the owner of the tables, grant the product's role its rights, set up the demo.
 
-    def _shut_down(self) -> None:
-        if self._stopping.is_set():
-            self._console.say("stopping")
-        latest = time.monotonic() + STOP_SECONDS
-        for child in reversed(self._children):
-            child.ask_to_stop()
-        for child in reversed(self._children):
-            child.wait(latest)
-        if self._plan.servers is not None:
-            self._plan.servers.stop()
-        (self._plan.home / "children.json").unlink(missing_ok=True)
-        self._console.say("stopped")
+    Returns the logins of the demo, one per line.
+    """
+    owner = plan.env_for("worker")
+    if plan.owner_url:
+        owner |= {"DATABASE_URL": plan.owner_url}
+        owner.pop("DATABASE_URL_FILE", None)
+    say("Migrating the database")
+    # The next commands check the settings; checks of URLs and of the admin would load every page.
+    run([*MANAGE, "migrate", "--noinput", "--skip-checks"], owner)
+    if plan.owner_url:
+        grants = owner | {"HOLDPOINT_APP_DATABASE_URL": plan.env["DATABASE_URL"]}
+        run([sys.executable, "-m", "config.database.roles"], grants)
+    if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
+        run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner)
+    say("Setting up users, groups and demo workflows")
+    return run([*MANAGE, "setup_demo", "--logins"], plan.env_for("worker"), stdout=subprocess.PIPE)
+
+
+def run(command: list[str], env: dict[str, str], stdout: int | None = None) -> str:
+    """Run one step and return its output if `stdout` is a pipe; `StartRefused` if it fails."""
+    step = subprocess.run(
+        command,
+        cwd=BASE_DIR,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        text=True,
+        check=False,
+    )
+    if step.returncode != 0:
+        raise StartRefused(f"`{shlex.join(command[1:])}` failed with {step.returncode}; see above.")
+    return step.stdout or ""
+
+
+def run_processes(plan: Plan, logins: str) -> int:
+    """Run web, workers, sweeper and the watch of the databases; return the exit code."""
+    manager = Manager()
+    for name, command, env in plan.children():
+        manager.add_process(name, f"exec {shlex.join(command)}", env=env, cwd=str(BASE_DIR))
+    threading.Thread(target=welcome, args=(plan, logins), daemon=True).start()
+    try:
+        manager.loop()
+    finally:
+        # Only after an exception: these processes of honcho would be waited for without end.
+        for reader in multiprocessing.active_children():
+            reader.kill()
+    return 0 if manager.returncode in STOPPED else 1
+
+
+def welcome(plan: Plan, logins: str) -> None:
+    """Print address and accounts when the web process answers."""
+    while not answers(plan):
+        time.sleep(POLL_SECONDS)
+    say(
+        f"\nHoldpoint is ready: {plan.address}/\n\n{logins}\n"
+        f"Data is kept in {plan.home}. Ctrl-C stops everything.\n"
+    )
+
+
+def answers(plan: Plan) -> bool:
+    """Return whether daphne answers."""
+    host = plan.address.removeprefix("http://")
+    request = f"GET /livez HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.create_connection((plan.host, plan.port), timeout=2) as client:
+            client.sendall(request.encode())
+            return client.recv(16).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """End the start in order; once the processes run, honcho handles SIGINT and SIGTERM."""
+    raise SystemExit(0)
+
+
+def hang_up(number: int, frame: FrameType | None) -> None:
+    """Stop as with SIGTERM when the terminal is closed."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> int:
-    console = Console()
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGHUP, hang_up)
     try:
-        Supervisor(read_plan(), console).run()
+        return supervise(read_plan())
     except (StartRefused, EmbeddedError, ImproperlyConfigured) as error:
-        console.say(f"{error}")
+        say(f"{error}")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ from typing import Any
 
 import redis
 
-from config.settings.env import env_float, env_list, env_secret
+from config.settings.topics import Redis, Web
 
 #: The port of the image's command.
 WEB = "http://127.0.0.1:8000/livez"
 SECONDS = 5.0
 #: A pool of workers reports every five seconds, `send_webhooks` every ten.
 REPORT_SECONDS = 60.0
+#: The sweeper reports in every round.
+SWEEPER_SECONDS = 60.0
 
 
 def main() -> int:
@@ -35,7 +37,7 @@ def _problem(role: str) -> str:
     if role == "web":
         return web_problem(WEB)
     client = redis.Redis.from_url(
-        env_secret("REDIS_URL"), socket_timeout=SECONDS, socket_connect_timeout=SECONDS
+        Redis.read().redis_url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS
     )
     try:
         if role == "sweeper":
@@ -49,7 +51,7 @@ def _problem(role: str) -> str:
 
 def web_problem(address: str) -> str:
     """Return why the web process does not answer; "" if it does."""
-    host = next((each for each in env_list("ALLOWED_HOSTS") if each != "*"), "localhost")
+    host = next((each for each in Web.read().allowed_hosts if each != "*"), "localhost")
     request = urllib.request.Request(address, headers={"Host": host.removeprefix(".")})  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - our own http address
@@ -85,8 +87,7 @@ def _newest(client: Any, kind: str) -> int:
 def sweeper_problem(client: Any) -> str:
     """Return why the sweeper has had no recent round; "" if it has."""
     beat = client.get("holdpoint:beat:sweeper")
-    seconds = env_float("HOLDPOINT_READY_SWEEPER_SECONDS", 60.0, minimum=1)
-    return _late(client, "the sweeper", int(beat or 0), seconds)
+    return _late(client, "the sweeper", int(beat or 0), SWEEPER_SECONDS)
 
 
 def _late(client: Any, name: str, newest: int, seconds: float) -> str:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from config.observability.alive import SWEEPER_SECONDS
 from workflows.executions import dispatch
 from workflows.metrics import process_liveness
 
@@ -81,7 +82,7 @@ def _sweeper() -> Check:
     if age is None:
         return {"ok": False, "error": "no sign of life within the hour", "age_seconds": None}
     return {
-        "ok": age <= settings.HOLDPOINT["ready_sweeper_seconds"],
+        "ok": age <= SWEEPER_SECONDS,
         "age_seconds": round(age, 1),
         # Failing parts do not make a web process unready; /metrics reports them.
         "failing": len(process_liveness.failing_parts("sweeper")),

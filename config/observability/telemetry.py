@@ -40,7 +40,7 @@ def _library(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        message = f"{name.partition('.')[0]} is not installed: pip install 'holdpoint[{extra}]'."
+        message = f"{name.partition('.')[0]} is not installed; it is in the extra {extra}."
         raise ImproperlyConfigured(message) from error
 
 

@@ -14,28 +14,32 @@ from config.auth.oauth import options as oauth
 from config.auth.oidc import options as oidc
 from config.auth.second_factor import options as second_factor
 from config.observability.logs import logging_config
-from config.paths import BASE_DIR, DEFAULT_HOME
+from config.paths import BASE_DIR
 from config.settings.databases import parse_database_url, with_pool
-from config.settings.env import (
-    env_bool,
-    env_choice,
-    env_float,
-    env_int,
-    env_list,
-    env_path,
-    env_secret,
-    env_str,
-)
 from config.settings.product import product_settings
+from config.settings.topics import (
+    Database,
+    Installation,
+    Keys,
+    Logs,
+    Mail,
+    OpenId,
+    Redis,
+    SignIn,
+    Web,
+)
 from config.web.csp import policy
 from config.web.origins import origins_of, websocket_origins
 
-HOLDPOINT_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
+_INSTALLATION = Installation.read()
+_KEYS = Keys.read()
+_WEB = Web.read()
+HOLDPOINT_HOME = _INSTALLATION.home
 
 DEBUG = False
-SECRET_KEY = env_secret("SECRET_KEY")
-SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
-ALLOWED_HOSTS = env_list("ALLOWED_HOSTS")
+SECRET_KEY = _KEYS.secret_key
+SECRET_KEY_FALLBACKS = _KEYS.secret_key_fallbacks
+ALLOWED_HOSTS = _WEB.allowed_hosts
 
 # ---------------------------------------------------------------- what this process is for
 # web      daphne (config.asgi says so). Requests run in short-lived threads, so each borrows a
@@ -45,7 +49,7 @@ ALLOWED_HOSTS = env_list("ALLOWED_HOSTS")
 #          pool forks when it starts its workers. config.checks refuses that.
 # sweeper  one loop, one connection.
 # command  any other `manage.py`: opens what it needs, and ends.
-HOLDPOINT_ROLE = env_choice("HOLDPOINT_ROLE", "command", ("web", "worker", "sweeper", "command"))
+HOLDPOINT_ROLE = _INSTALLATION.role
 
 INSTALLED_APPS = [
     # First: it replaces runserver, and does nothing else; to load it takes a quarter of a second.
@@ -118,29 +122,29 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # ---------------------------------------------------------------- servers
 _KEPT = HOLDPOINT_ROLE in ("worker", "sweeper")
+_SERVER = Database.read()
 _DATABASE = parse_database_url(
-    env_secret("DATABASE_URL"),
+    _SERVER.database_url,
     conn_max_age=None if _KEPT else 0,
-    transaction_pooling=env_bool("HOLDPOINT_DB_TRANSACTION_POOLING", default=False),
+    transaction_pooling=_SERVER.db_transaction_pooling,
 )
-_SESSIONS = env_int("HOLDPOINT_DB_POOL_MAX", 16, minimum=0)
-if HOLDPOINT_ROLE == "web" and _SESSIONS:
+if HOLDPOINT_ROLE == "web" and _SERVER.db_pool_max:
     _DATABASE = with_pool(
         _DATABASE,
-        min_size=env_int("HOLDPOINT_DB_POOL_MIN", 2, minimum=0, maximum=_SESSIONS),
-        max_size=_SESSIONS,
-        wait_seconds=env_float("HOLDPOINT_DB_POOL_WAIT_SECONDS", 5, minimum=0.1),
+        min_size=min(2, _SERVER.db_pool_max),
+        max_size=_SERVER.db_pool_max,
+        wait_seconds=5.0,
     )
 DATABASES = {"default": _DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = env_secret("REDIS_URL")
+REDIS_URL = Redis.read().redis_url
 # Jobs contain only ids, as JSON: a pickle in Redis would allow code execution in the workers.
 # Results are stored in PostgreSQL. One queue each, so that a job is moved, not popped.
 _QUEUE = {
     "URL": REDIS_URL,
     "SERIALIZER": "rq.serializers.JSONSerializer",
-    "DEFAULT_TIMEOUT": env_int("HOLDPOINT_JOB_TIMEOUT_SECONDS", 3600, minimum=60),
+    "DEFAULT_TIMEOUT": 3600,
     "DEFAULT_RESULT_TTL": 0,
 }
 RQ_QUEUES = {"default": _QUEUE, "ahead": _QUEUE, "low": _QUEUE}
@@ -172,7 +176,8 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
-PASSWORD_LOGIN = env_bool("HOLDPOINT_PASSWORD_LOGIN", default=True)
+_OPEN_ID = OpenId.read()
+PASSWORD_LOGIN = _OPEN_ID.password_login
 # Sessions of the one end when the other is set.
 _BACKENDS = ("config.auth.passwords.NoPasswords", "django.contrib.auth.backends.ModelBackend")
 AUTHENTICATION_BACKENDS = ["config.auth.sign_in_limits.SignInLimits", _BACKENDS[PASSWORD_LOGIN]]
@@ -190,11 +195,11 @@ AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "csrfmiddlewaretoken", "c
 AXES_VERBOSE = False
 AXES_ENABLE_ADMIN = False  # config.admin shows the alerts, with the action that unlocks
 # An issuer of OpenID Connect to sign in with; None, and nothing of it is loaded, unless it is set.
-OIDC = oidc.from_environment(passwords=PASSWORD_LOGIN)
+OIDC = oidc.options_of(_OPEN_ID)
 if OIDC:
     oidc.add_to(globals(), OIDC)
 # Clients of MCP and REST that get their tokens by OAuth.
-OAUTH = env_bool("HOLDPOINT_OAUTH", default=True)
+OAUTH = _OPEN_ID.oauth
 OAUTH2_PROVIDER = oauth.options()
 # Native clients listen on a loopback address over http; other http addresses are refused.
 SILENCED_SYSTEM_CHECKS = ["oauth2_provider.W008"]
@@ -204,39 +209,40 @@ LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 # In the database, so that losing Redis logs nobody out.
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
-SESSION_COOKIE_AGE = env_int("SESSION_HOURS", 8, minimum=1) * 3600
+SESSION_COOKIE_AGE = _WEB.session_hours * 3600
 SESSION_COOKIE_NAME = "__Host-holdpoint_session"
 SESSION_COOKIE_SECURE = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "__Host-holdpoint_csrf"
 CSRF_COOKIE_SECURE = True
 CSRF_FAILURE_VIEW = "config.auth.session_end.csrf_failure"
-CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = _WEB.csrf_trusted_origins
 
 # ---------------------------------------------------------------- transport and headers
-SITE_URL = env_str("HOLDPOINT_SITE_URL", "")
+SITE_URL = _INSTALLATION.site_url
 # Full origins (scheme, host, port) whose pages may open a socket here.
-ALLOWED_ORIGINS = origins_of(env_list("ALLOWED_ORIGINS"), SITE_URL, ALLOWED_HOSTS, scheme="https")
+ALLOWED_ORIGINS = origins_of(_WEB.allowed_origins, SITE_URL, ALLOWED_HOSTS, scheme="https")
 CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))
-SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", default=True)
+SECURE_SSL_REDIRECT = _WEB.secure_ssl_redirect
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]
-SECURE_HSTS_SECONDS = env_int("SECURE_HSTS_SECONDS", 31_536_000, minimum=0)
+SECURE_HSTS_SECONDS = _WEB.secure_hsts_seconds
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # Believe X-Forwarded-Proto only when a proxy of ours sets it on every request.
-if env_bool("HOLDPOINT_BEHIND_PROXY", default=False):
+if SignIn.read().behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("HOLDPOINT_MAX_BODY_BYTES", 2 * 1024 * 1024, minimum=1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = _WEB.max_body_bytes
 
 # ---------------------------------------------------------------- static files, language, time
 STATIC_URL = "static/"
-STATIC_ROOT: Path | None = env_path("STATIC_ROOT", HOLDPOINT_HOME / "static")
+STATIC_ROOT: Path | None = _INSTALLATION.static_root or HOLDPOINT_HOME / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.web.static_files.CollectedFiles"},
 }
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English")]
 USE_I18N = False
@@ -293,31 +299,32 @@ SPECTACULAR_SETTINGS = {
 
 # ---------------------------------------------------------------- mail
 # Without a server nothing is mailed, and the pages say so.
-EMAIL_HOST = env_str("EMAIL_HOST", "")
-EMAIL_BACKEND = env_str(
-    "EMAIL_BACKEND",
-    f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend",
+_MAIL = Mail.read()
+EMAIL_HOST = _MAIL.email_host
+EMAIL_BACKEND = _MAIL.email_backend or (
+    f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend"
 )
-EMAIL_PORT = env_int("EMAIL_PORT", 587, minimum=1, maximum=65535)
-EMAIL_HOST_USER = env_str("EMAIL_HOST_USER", "")
-EMAIL_HOST_PASSWORD = env_secret("EMAIL_HOST_PASSWORD", "")
-EMAIL_USE_SSL = env_bool("EMAIL_USE_SSL", default=False)
-EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+EMAIL_PORT = _MAIL.email_port
+EMAIL_HOST_USER = _MAIL.email_host_user
+EMAIL_HOST_PASSWORD = _MAIL.email_host_password
+EMAIL_USE_SSL = _MAIL.email_use_ssl
+EMAIL_USE_TLS = not EMAIL_USE_SSL if _MAIL.email_use_tls is None else _MAIL.email_use_tls
 # Who is mailed when a limit on sign-ins is reached.
-ADMINS = [(address, address) for address in env_list("HOLDPOINT_ADMINS")]
-EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 10, minimum=1)
-EMAIL_FILE_PATH = str(env_path("EMAIL_FILE_PATH", HOLDPOINT_HOME / "mail"))
-DEFAULT_FROM_EMAIL = env_str("DEFAULT_FROM_EMAIL", "holdpoint@localhost")
+ADMINS = [(address, address) for address in _MAIL.admins]
+EMAIL_TIMEOUT = 10
+EMAIL_FILE_PATH = str(HOLDPOINT_HOME / "mail")
+DEFAULT_FROM_EMAIL = _MAIL.default_from_email
 
 # ---------------------------------------------------------------- logs and numbers
+_LOGS = Logs.read()
 LOGGING_CONFIG = "logging.config.dictConfig"
 LOGGING = logging_config(
-    level=env_choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
-    style=env_choice("LOG_STYLE", "json", ("json", "console")),
+    level=_LOGS.log_level,
+    style=_LOGS.log_style,
 )
 # Where traces and errors go, if anywhere: see config.observability.telemetry.
-OTLP_ENDPOINT = env_str("HOLDPOINT_OTLP_ENDPOINT", "")
-SENTRY_DSN = env_secret("HOLDPOINT_SENTRY_DSN", "")
+OTLP_ENDPOINT = _LOGS.otlp_endpoint
+SENTRY_DSN = _LOGS.sentry_dsn
 HOLDPOINT = product_settings(home=HOLDPOINT_HOME, site_url=SITE_URL)
 # Second factors; nothing of them is loaded unless HOLDPOINT_STEP_UP asks for them.
 if HOLDPOINT["step_up"] != "off":

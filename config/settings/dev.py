@@ -10,12 +10,11 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from config.devserver.embedded import Layout
-from config.paths import DEFAULT_HOME
-from config.settings.env import env_bool, env_int, env_path
 from config.settings.secret_files import home_secret
+from config.settings.topics import Installation, MakeRun
 
-_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
-_PORT = env_int("HOLDPOINT_PORT", 8000, minimum=1, maximum=65535)
+_HOME = Installation.read().home
+_PORT = MakeRun.read().port
 _SERVERS = Layout.of(_HOME).urls
 
 os.environ.setdefault("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
@@ -52,7 +51,7 @@ from config.settings.base import ALLOWED_HOSTS, SITE_URL, STORAGES  # noqa: E402
 from config.web.csp import policy  # noqa: E402
 from config.web.origins import origins_of, websocket_origins  # noqa: E402
 
-DEBUG = env_bool("DEBUG", default=False)
+DEBUG = Installation.read().debug
 
 ALLOWED_ORIGINS = origins_of([], SITE_URL, ALLOWED_HOSTS, scheme="http", port=_PORT)
 CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))

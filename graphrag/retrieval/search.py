@@ -19,7 +19,7 @@ from typing import Any
 from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
-from graphrag import actions, cache, conf
+from graphrag import actions, cache
 from graphrag.actions import Effect
 from graphrag.cache import CacheSnapshot
 from graphrag.catalogue.tool_record import ToolRecord
@@ -27,6 +27,9 @@ from graphrag.database_errors import first_line
 from graphrag.embedding import embedders
 from graphrag.embedding.embedders import Fit
 from graphrag.retrieval.idf import Idf, Term
+
+#: Rows that each half of the hybrid search contributes.
+CANDIDATES = 50
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +205,7 @@ def search(
     cached = cached or cache.current()
     idf = cached.idf
     terms = idf.terms(cleaned_query)
-    most = max(conf.search_candidates(), limit)
+    most = max(CANDIDATES, limit)
     table = {found.key: found for found in text_search(terms, idf, limit=most, filters=filters)}
     fit = embedders.NO_FIT
     warnings: tuple[str, ...] = ()

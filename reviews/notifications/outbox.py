@@ -21,6 +21,9 @@ from reviews.models import ChatHook, NoticeMessage
 from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
+#: Duration of a sender's claim on a message.
+LEASE_SECONDS = 120.0
+
 Status = NoticeMessage.Status
 Lines = Mapping[int, Sequence[Mapping[str, Any]]]
 
@@ -87,7 +90,7 @@ def claim_due(messages: QuerySet[Any], **changes: Combinable | bool) -> int | No
             due.select_for_update(skip_locked=True).values_list("pk", flat=True).first()
         )
         if pk is not None:
-            lease = timedelta(seconds=conf.notice_lease_seconds())
+            lease = timedelta(seconds=LEASE_SECONDS)
             messages.filter(pk=pk).update(
                 attempts=F("attempts") + 1, next_at=Now() + lease, **changes
             )

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from django.db import Error, close_old_connections, connection
 
-from reviews import conf
 from workflows.realtime import work_hints
+
+#: Shortest interval between two reads of journal and outbox.
+POLL_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +58,16 @@ def _round(work: Callable[[], int], due: Callable[[], float | None]) -> float:
         connection.close()
     except Exception:
         logger.exception("a round of notifications failed, trying again")
-    return conf.notice_poll_seconds()
+    return POLL_SECONDS
 
 
 def _seconds_to_wait(due: float | None) -> float:
     seconds = work_hints.BACKSTOP_SECONDS if due is None else due
-    return max(conf.notice_poll_seconds(), min(work_hints.BACKSTOP_SECONDS, seconds))
+    return max(POLL_SECONDS, min(work_hints.BACKSTOP_SECONDS, seconds))
 
 
 def _rest(seconds: float, hint: threading.Event, stop: threading.Event) -> None:
     begun = time.monotonic()
     hint.wait(seconds)
     # A burst of hints starts one round.
-    stop.wait(max(0.0, begun + conf.notice_poll_seconds() - time.monotonic()))
+    stop.wait(max(0.0, begun + POLL_SECONDS - time.monotonic()))

@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from reviews import conf
 from reviews.models import (
     Notice,
     NoticeKind,
@@ -28,6 +27,9 @@ from .recipients import EligibleDeciders
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+#: Days after which notices and messages are deleted.
+KEEP_DAYS = 90
 
 _BATCH = 50
 _LIMIT = 2000
@@ -113,7 +115,7 @@ def _claim_ended(row: ReviewClaim) -> Notification:
 
 def forget_old() -> int:
     """Delete notices and finished messages past their retention; return the number of rows."""
-    cutoff = Now() - timedelta(days=conf.notice_keep_days())
+    cutoff = Now() - timedelta(days=KEEP_DAYS)
     deleted = 0
     for rows in (
         without_legal_hold(Notice.objects.filter(created_at__lt=cutoff)),

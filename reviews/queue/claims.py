@@ -14,7 +14,6 @@ from django.db import connection, transaction
 from django.db.models import OuterRef
 from django.db.models.functions import Now
 
-from reviews import conf
 from reviews.absences.services import stands_in_for
 from reviews.decisions.conflicts import conflict
 from reviews.decisions.edits import ReviewInvalid
@@ -37,6 +36,9 @@ from workflows.models import Hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+#: Duration of a reviewer's claim without a heartbeat.
+CLAIM_SECONDS = 300.0
 
 _UPSERT_CLAIM = """
 INSERT INTO reviews_reviewclaim AS held (hold_id, user_id, claimed_at, expires_at, assigned_by_id)
@@ -87,7 +89,7 @@ def renew(*, hold_id: str, user: User) -> bool:
         if hold.status != Hold.Status.OPEN or not right_now(person, hold).any:
             return False
         held = ReviewClaim.objects.filter(hold=hold, user=person, expires_at__gt=Now())
-        until = Now() + timedelta(seconds=conf.claim_seconds())
+        until = Now() + timedelta(seconds=CLAIM_SECONDS)
         return held.update(expires_at=until) > 0
 
 
@@ -145,7 +147,7 @@ def _reserve(
             {
                 "hold": hold.id,
                 "user": person.pk,
-                "seconds": conf.claim_seconds(),
+                "seconds": CLAIM_SECONDS,
                 "giver": giver.pk if giver and giver.pk != person.pk else None,
                 "force": takes_over,
             },

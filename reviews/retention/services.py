@@ -33,6 +33,9 @@ from workflows.tools import run_folders
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: Runs that are erased in one transaction.
+BATCH = 100
+
 logger = logging.getLogger(__name__)
 
 #: Time that one round of the sweeper spends here; its other parts wait meanwhile.
@@ -252,7 +255,7 @@ def _erase_for_a_round() -> int:
 def erase_batch(policy: RetentionPolicy) -> int:
     """Erase the oldest runs that are due under an enabled policy, and return how many."""
     due = ErasableRun.objects.filter(policy=policy).order_by("finished_at")
-    ids = list(due.values_list("execution_id", flat=True)[: conf.retention_batch()])
+    ids = list(due.values_list("execution_id", flat=True)[:BATCH])
     if not ids:
         return 0
     with transaction.atomic(), connection.cursor() as cursor:

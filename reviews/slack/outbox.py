@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from reviews import conf
 from reviews.models import SlackAccount, SlackChannel, SlackMessage, SlackWorkspace
-from reviews.notifications.outbox import backoff_seconds
+from reviews.notifications.outbox import backoff_seconds, claim_due
 from workflows.common.stored_text import storable
 from workflows.realtime import work_hints
 
@@ -70,21 +69,9 @@ def _refresh(messages: QuerySet[SlackMessage]) -> None:
 
 def claim_next() -> SlackMessage | None:
     """Claim the next due message for one lease, which is an attempt; return None without one."""
-    due = SlackMessage.objects.filter(status=Status.PENDING, next_at__lte=Now())
-    with transaction.atomic():
-        pk = (
-            due.order_by("next_at")
-            .select_for_update(skip_locked=True)
-            .values_list("pk", flat=True)
-            .first()
-        )
-        if pk is None:
-            return None
-        SlackMessage.objects.filter(pk=pk).update(
-            attempts=F("attempts") + 1,
-            claims=F("claims") + 1,
-            next_at=Now() + timedelta(seconds=conf.notice_lease_seconds()),
-        )
+    pk = claim_due(SlackMessage.objects.all(), claims=F("claims") + 1)
+    if pk is None:
+        return None
     messages = SlackMessage.objects.select_related(
         "workspace", "account__user", "channel", "hold__execution__workflow"
     )

@@ -28,7 +28,6 @@ from channels.utils import await_many_dispatch
 from django.db import InterfaceError, OperationalError
 from redis.exceptions import RedisError
 
-from reviews import conf
 from workflows.common.number_parsing import parse_natural_number
 from workflows.conf import connections_each
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
@@ -49,6 +48,9 @@ from .group_messages import (
     HoldActivity,
     execution_group,
 )
+
+#: Interval at which a socket reads the journal without a notification.
+BACKSTOP_SECONDS = 20.0
 
 logger = logging.getLogger(__name__)
 
@@ -308,7 +310,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 def _next_poll() -> float:
     """Return when to poll next, in the loop's time: all sockets of a process poll together."""
-    return asyncio.get_running_loop().time() + seconds_to_poll(conf.backstop_seconds())
+    return asyncio.get_running_loop().time() + seconds_to_poll(BACKSTOP_SECONDS)
 
 
 def _is_seq(value: Any) -> bool:
@@ -447,7 +449,7 @@ class ReviewQueueConsumer(LiveConsumer):
             self._remember(int(event["executionId"]), event["seq"], event["seq"])
         # Overlap by one interval: a commit may become visible after a later one.  The first poll
         # may come right after the socket opened, and the client shows what is older.
-        overlap = timedelta(seconds=conf.backstop_seconds())
+        overlap = timedelta(seconds=BACKSTOP_SECONDS)
         self._since = max(self._opened, missed.at - overlap)
 
     async def _send(self, events: Sequence[SharedEvent]) -> None:

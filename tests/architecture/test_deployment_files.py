@@ -18,6 +18,8 @@ from django.urls import resolve
 
 from config.devserver.embedded.layout import POSTGRES_MAJOR
 from config.observability import alive
+from config.settings.topic import extra_of, variable_of
+from config.settings.topics import ALL
 from tests.architecture.files import PACKAGES, ROOT
 from tests.architecture.test_settings_doc import documented
 from workflows.executions.dispatch import DEFAULT
@@ -96,12 +98,12 @@ def test_every_setting_is_one_of_the_product() -> None:
 
 
 def test_secrets_are_read_from_files_that_are_mounted() -> None:
-    """Only a name that is read with `env_secret` may have _FILE behind it."""
+    """Only a secret may have _FILE behind its name."""
     read = {
-        name
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        for name in re.findall(r'env_secret\(\s*"(\w+)"', path.read_text("utf-8"))
+        variable_of(name, field)
+        for topic in ALL
+        for name, field in topic.model_fields.items()
+        if extra_of(field)["secret"]
     }
     keys = [*values()["secret"]["keys"], *values()["migrations"]["secret"]["keys"]]
     assert set(keys) <= read
@@ -228,7 +230,7 @@ def test_versions_are_those_of_the_product() -> None:
     assert compose()["services"]["postgres"]["image"].endswith(f":pg{POSTGRES_MAJOR}")
     (extras,) = re.findall(r'^ARG EXTRAS="(.*)"$', dockerfile(), re.MULTILINE)
     assert set(extras.split()) <= set(project["optional-dependencies"])
-    assert not set(extras.split()) & {"dev", "bench", "adapters", "deploy"}
+    assert "embedded" not in extras.split()
 
 
 # ---------------------------------------------------------------- the image
@@ -239,7 +241,12 @@ def test_the_image_has_every_part_of_the_product() -> None:
     assert set(copied.split()) == PARTS
     assert set(re.findall(r"^COPY (\S+) \S+$", dockerfile(), re.MULTILINE)) >= PARTS
     sent = set(re.findall(r"^!(\S+)$", text_of("Dockerfile.dockerignore"), re.MULTILINE))
-    assert sent == PARTS | {"pyproject.toml", "constraints.txt", "deploy/install.sh"}
+    assert sent == PARTS | {
+        "pyproject.toml",
+        "requirements/uv.txt",
+        "requirements/production.txt",
+        "deploy/install.sh",
+    }
 
 
 def test_containers_have_no_rights_that_they_do_not_need() -> None:

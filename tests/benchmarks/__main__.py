@@ -69,7 +69,7 @@ def _leave(*_: object) -> None:
 def _notes() -> str:
     """What to know about the baselines."""
     if not peer.installed():
-        return "LangGraph is not installed (extra `bench`): its figures are left out.\n"
+        return "LangGraph is not installed: its figures are left out.\n"
     return (
         f"LangGraph {peer.version()} with PostgresSaver.  sync and async keep every layer; exit\n"
         "writes at the end of a run alone, keeps no layer, and is held against no target.\n"

@@ -149,18 +149,22 @@ def processes(product: Product) -> Iterator[tuple[str, psutil.Process]]:
             seen.add(each.pid)
             yield kind, each
     yield "the supervisor", supervisor
-    for child in supervisor.children():
-        if child.pid in seen:
+    for reader in supervisor.children():  # of honcho, one per process
+        if reader.pid in seen:
             continue
-        command = " ".join(child.cmdline())
-        if "run_workers" in command:
-            yield "the pool of workers", child
-            for each in child.children():
-                if each.name() != "sweeper":
-                    yield WORKER, each
-                    continue
-                for part in [each, *each.children(recursive=True)]:
-                    yield "the sweeper", part
-            continue
-        for each in [child, *child.children(recursive=True)]:
-            yield "the web process", each
+        yield "the supervisor", reader
+        for child in reader.children():
+            yield from _family(child)
+
+
+def _family(child: psutil.Process) -> Iterator[tuple[str, psutil.Process]]:
+    command = " ".join(child.cmdline())
+    if "run_workers" in command:
+        yield "the pool of workers", child
+        for worker in child.children():
+            yield WORKER, worker
+        return
+    kinds = {"run_sweeper": "the sweeper", "embedded": "the watch of the databases"}
+    kind = next((kinds[word] for word in kinds if word in command), "the web process")
+    for each in [child, *child.children(recursive=True)]:
+        yield kind, each

@@ -23,7 +23,7 @@ Body = Callable[[str], None]
 
 
 def installed() -> bool:
-    """Whether the optional packages are there (extra `bench`)."""
+    """Whether the optional packages are there."""
     # In this order: to look for a part of what is missing is an error.
     return all(map(find_spec, ("langgraph", "langgraph.graph", "langgraph.checkpoint.postgres")))
 

@@ -38,7 +38,7 @@ def extras() -> list[str]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     # The image has no compiler: every package must have a wheel.
-    env = {**os.environ, "PYTHON": sys.executable, "PIP_ONLY_BINARY": ":all:"}
+    env = {**os.environ, "PYTHON": sys.executable, "UV_NO_BUILD": "1"}
     for step in (("dependencies", str(folder), *extras()), ("product", str(folder))):
         subprocess.run(["sh", SCRIPT, *step], check=True, env=env)
     return folder

@@ -14,6 +14,7 @@ from tests.support.processes import command_line, process_name
 DATABASES = {"postgres", "redis-server"}
 GONE_SECONDS = 30  # a few on a machine that is not busy
 BACK_SECONDS = 60
+KINDS = ("daphne", "run_workers", "run_sweeper")
 #: A program without end in each language of the sandbox.
 ENDLESS = (
     ("typescript", "while (true) {}\nreturn 0"),
@@ -23,6 +24,13 @@ ENDLESS = (
 
 @pytest.fixture(scope="module")
 def product() -> Iterator[Product]:
+    with running_product(HOLDPOINT_WORKERS="2", HOLDPOINT_CATALOGUE_SECONDS="2") as running:
+        yield running
+
+
+@pytest.fixture
+def mortal() -> Iterator[Product]:
+    """A product of its own for a test that ends it."""
     with running_product(HOLDPOINT_WORKERS="2", HOLDPOINT_CATALOGUE_SECONDS="2") as running:
         yield running
 
@@ -42,27 +50,19 @@ def below(process: psutil.Process) -> list[psutil.Process]:
 
 
 def supervised(product: Product, what: str) -> list[psutil.Process]:
-    """The supervisor's own children whose command names `what`."""
-    found = psutil.Process(product.process.pid).children()
+    """The processes of the supervisor, each below one of honcho, whose command names `what`."""
+    readers = psutil.Process(product.process.pid).children()
+    found = [each for reader in readers for each in reader.children()]
     return [each for each in found if what in command(each)]
 
 
-def forked(product: Product) -> list[psutil.Process]:
-    """The workers and the sweeper."""
+def workers(product: Product) -> list[psutil.Process]:
     return [
         each
         for pool in supervised(product, "run_workers")
         for each in pool.children()
         if "run_workers" in command(each)
     ]
-
-
-def workers(product: Product) -> list[psutil.Process]:
-    return [each for each in forked(product) if process_name(each) != "sweeper"]
-
-
-def sweepers(product: Product) -> list[psutil.Process]:
-    return [each for each in forked(product) if process_name(each) == "sweeper"]
 
 
 def busy(product: Product, names: set[str]) -> list[psutil.Process]:
@@ -117,9 +117,7 @@ def kill(process: psutil.Process) -> list[psutil.Process]:
 
 def is_whole(product: Product) -> bool:
     """One of each kind, and two workers: none missing, none too many."""
-    kinds = ("daphne", "run_workers")
-    is_supervised = all(len(supervised(product, kind)) == 1 for kind in kinds)
-    return is_supervised and len(workers(product)) == 2 and len(sweepers(product)) == 1
+    return all(len(supervised(product, kind)) == 1 for kind in KINDS) and len(workers(product)) == 2
 
 
 def test_a_killed_worker_ends_its_programs(product: Product) -> None:
@@ -128,21 +126,6 @@ def test_a_killed_worker_ends_its_programs(product: Product) -> None:
     programs = busy(product, {"deno", "monty"})
     for worker in {program.parent().pid for program in programs}:
         assert kill(psutil.Process(worker)) == []
-    wait(lambda: is_whole(product))
-
-
-def test_a_killed_pool_ends_its_workers(product: Product) -> None:
-    run_for_ever(product)
-    [pool] = supervised(product, "run_workers")
-    assert len(below(pool)) > 5
-    assert kill(pool) == []
-    wait(lambda: is_whole(product))
-
-
-@pytest.mark.parametrize("what", ["sweeper", "daphne"])
-def test_a_killed_process_ends_its_mcp_servers(product: Product, what: str) -> None:
-    [process] = sweepers(product) if what == "sweeper" else supervised(product, what)
-    assert kill(process) == []
     wait(lambda: is_whole(product))
 
 
@@ -164,13 +147,28 @@ def test_a_killed_mcp_server_leaves_no_helper_and_a_killed_guard_no_server(
     wait(lambda: is_whole(product))
 
 
-def test_a_killed_supervisor_ends_everything_except_the_databases(product: Product) -> None:
-    run_for_ever(product)
-    wait(lambda: len(everything(product)) > 8)
-    family = everything(product)
-    os.kill(product.process.pid, signal.SIGKILL)
-    product.process.wait()
+@pytest.mark.parametrize("what", KINDS)
+def test_a_killed_process_ends_the_product(mortal: Product, what: str) -> None:
+    wait(lambda: is_whole(mortal))
+    run_for_ever(mortal)
+    family = everything(mortal)
+    [process] = supervised(mortal, what)
+    assert what != "run_workers" or len(below(process)) > 5
+    assert kill(process) == []
+    assert mortal.process.wait(GONE_SECONDS) == 1
     wait_until(lambda: not any(map(is_alive, family)), GONE_SECONDS)
     assert [command(each) for each in family if is_alive(each)] == []
-    assert product.servers.postgres.process() is not None
-    assert product.servers.redis.process() is not None
+    assert mortal.servers.postgres.process() is None
+    assert mortal.servers.redis.process() is None
+
+
+def test_a_killed_supervisor_ends_everything_except_the_databases(mortal: Product) -> None:
+    run_for_ever(mortal)
+    wait(lambda: len(everything(mortal)) > 8)
+    family = everything(mortal)
+    os.kill(mortal.process.pid, signal.SIGKILL)
+    mortal.process.wait()
+    wait_until(lambda: not any(map(is_alive, family)), GONE_SECONDS)
+    assert [command(each) for each in family if is_alive(each)] == []
+    assert mortal.servers.postgres.process() is not None
+    assert mortal.servers.redis.process() is not None

@@ -110,13 +110,6 @@ def test_a_killed_redis_comes_back(instance: Product) -> None:
     assert wait_until(lambda: status(f"{instance.address}/readyz") == 200, 90)
 
 
-def test_a_killed_web_process_comes_back(instance: Product) -> None:
-    web = next(child for child in children_of(instance) if "daphne" in command_line(child))
-    web.kill()
-    instance.wait_for_line("ended with -9; starting again")
-    assert wait_until(lambda: status(f"{instance.address}/livez") == 200, 90)
-
-
 def test_a_second_supervisor_on_the_same_home_is_refused(instance: Product, home: Path) -> None:
     second = launch(home, free_port())
     assert second.process.wait(REFUSED_SECONDS) == 1
@@ -177,3 +170,12 @@ def test_the_supervisor_recovers_after_a_kill_and_stops(other: Product) -> None:
     assert wait_until(lambda: not any(is_alive(process) for process in everything), GONE_SECONDS)
     assert second.servers.postgres.process() is None
     assert second.servers.redis.process() is None
+
+
+def test_a_killed_web_process_ends_everything(instance: Product) -> None:
+    everything = children_of(instance)
+    next(child for child in everything if "daphne" in command_line(child)).kill()
+    assert instance.process.wait(GONE_SECONDS) == 1
+    assert wait_until(lambda: not any(is_alive(process) for process in everything), GONE_SECONDS)
+    assert instance.servers.postgres.process() is None
+    assert instance.servers.redis.process() is None

@@ -15,10 +15,9 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from reviews import conf
 from reviews.models import RetentionEntry, RetentionPolicy
 from reviews.retention.selectors import PREVIEWED_RUNS, preview
-from reviews.retention.services import erase_batch
+from reviews.retention.services import BATCH, erase_batch
 from tests.scale import requests
 from tests.scale.filling import Filled
 from tests.scale.plans import Query, explained
@@ -92,7 +91,7 @@ def read_rows() -> dict[str, tuple[int, int]]:
 def explained_batch(policy: RetentionPolicy) -> tuple[Query, Query, dict[str, tuple[int, int]]]:
     """Erase a batch, and return its statements and the rows that the erasing one read."""
     with CaptureQueriesContext(connection) as seen, transaction.atomic():
-        assert erase_batch(policy) == conf.retention_batch()
+        assert erase_batch(policy) == BATCH
         transaction.set_rollback(True)
     find, erase = (each["sql"] for each in seen if each["sql"].startswith("SELECT"))
     found = explained(find)
@@ -115,7 +114,7 @@ def check_batch(policy: RetentionPolicy) -> int:
         f"\nbatch: {found.buffers:5} pages to find it, {erased.buffers:6} pages and"
         f" {erased.ms:5.0f} ms to erase it; most rows: {rows[most][1]:5} of {most}"
     )
-    size = conf.retention_batch()
+    size = BATCH
     assert not found.scanned, found.plan
     assert not found.whole, found.plan
     assert found.buffers <= MAX_PAGES
@@ -138,7 +137,7 @@ def test_lists_stay_bounded_while_half_of_the_runs_are_erased(
     first = check_batch(policy)
 
     asked = threading.Event()
-    most = seen.runs // conf.retention_batch() * 2 // 3  # leaves some for the last check
+    most = seen.runs // BATCH * 2 // 3  # leaves some for the last check
 
     def erase() -> None:
         try:

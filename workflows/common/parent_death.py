@@ -13,22 +13,29 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
-#: Environment variable in which a parent passes its process id to such children.
+#: Environment variable in which a supervisor passes its process id to its processes.
 VARIABLE: Final = "HOLDPOINT_STARTED_BY"
 
-#: Polling interval on systems whose kernel does not signal the end of the parent.
+#: Polling interval where the kernel does not signal the end of the other process.
 LOOK_SECONDS: Final = 1.0
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_starter() -> None:
-    """Call `end_with` if the parent requests it in the environment."""
-    starter = os.environ.pop(VARIABLE, "")  # children of this process have another parent
-    if starter.isdecimal():
-        end_with(int(starter))
+    """Kill this process when the supervisor named in the environment ends.
+
+    The supervisor need not be the parent, so a thread looks for it once a second.
+    """
+    starter = os.environ.pop(VARIABLE, "")  # not meant for children of this process
+    if not starter.isdecimal():
+        return
+    if not _exists(int(starter)):
+        _end()
+    _watch_in_a_thread(lambda: _exists(int(starter)))
 
 
 def end_with(parent: int) -> None:
@@ -38,8 +45,7 @@ def end_with(parent: int) -> None:
     such children from the main thread. On other systems a thread polls once a second.
     """
     if not _ask_kernel():
-        thread = threading.Thread(target=_watch, args=(parent,), name="parent-watch", daemon=True)
-        thread.start()
+        _watch_in_a_thread(lambda: os.getppid() == parent)
     if os.getppid() != parent:
         # The parent ended before the call above, so the kernel will not send a signal.
         _end()
@@ -53,10 +59,23 @@ def _ask_kernel() -> bool:
     return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *arguments) == 0)
 
 
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
-    _end()
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _watch_in_a_thread(goes_on: Callable[[], bool]) -> None:
+    def watch() -> None:
+        while goes_on():
+            time.sleep(LOOK_SECONDS)
+        _end()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def _end() -> None:

@@ -92,7 +92,6 @@ def ports() -> Ports:
         summarise=summarise,
         max_replans=conf.max_replans(),
         max_failed_replans=conf.max_failed_replans(),
-        abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         capability_code=capabilities.capability_code,
         with_required_reviews=with_required_reviews,
         lost_right=lost_right,

@@ -55,6 +55,9 @@ from .shapers import shaper_rows
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: Seconds that a worker spends on one execution before other executions get a turn.
+SLICE_SECONDS = 2.0
+
 
 class ExecutionNotFound(Exception):
     """The execution does not exist."""
@@ -354,7 +357,7 @@ class JournalRun:
         return self._epoch + time.monotonic() - self._epoch_at
 
     def slice_over(self) -> bool:
-        return time.monotonic() - self._started > conf.slice_seconds()
+        return time.monotonic() - self._started > SLICE_SECONDS
 
     def heartbeat(self) -> bool:
         moment = time.monotonic()

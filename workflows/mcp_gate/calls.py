@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     from workflows.mcp_gateway.authentication import CallContext
 
+#: Largest answer of a held call, which is kept for its agent.
+ANSWER_BYTES = 4_194_304
+
 logger = logging.getLogger(__name__)
 
 _CANCELLED: Final = "Cancelled by the agent."
@@ -396,7 +399,7 @@ def _report(row: GateCall, answer: Answer) -> None:
 
 def _keep_large(row: GateCall, answer: Answer, problem: BoundedJSONError) -> str:
     """Keep an answer that no approval can hold for its agent; return what the approval says."""
-    limit = conf.gate_answer_bytes()
+    limit = ANSWER_BYTES
     text = _kept(answer.body, limit)
     if text:
         GateCall.objects.filter(pk=row.pk).update(answer=text)

@@ -12,6 +12,9 @@ from workflows import conf
 from workflows.executions.legal_holds import without_legal_hold_of_gate
 from workflows.models import Gate, GateCall
 
+#: Days after which calls that nobody had to approve are deleted.
+KEEP_DAYS = 90
+
 #: Seconds after the time limit of a call until its outcome counts as unknown.
 GRACE_SECONDS: Final = 30
 UNKNOWN: Final = (
@@ -43,7 +46,7 @@ def delete_old() -> int:
 
     A legal hold of their gate keeps them.
     """
-    end = Now() - timedelta(days=conf.gate_keep_days())
+    end = Now() - timedelta(days=KEEP_DAYS)
     old = without_legal_hold_of_gate(GateCall.objects.filter(approval=None, created_at__lt=end))
     if not old.exists():
         return 0

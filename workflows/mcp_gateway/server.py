@@ -14,7 +14,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
-from workflows import conf
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.executions.validation import InvalidRequest
 
@@ -26,6 +25,9 @@ from .message_validation import raise_if_malformed
 from .threads import in_thread
 from .tools import TOOLS, Tool
 from .waiting import wait_until_stopped
+
+#: Default time that a call waits for the run's next stop.
+WAIT_SECONDS = 20.0
 
 Context = ServerRequestContext[Any, Any]
 Outcome = types.CallToolResult | types.InputRequiredResult
@@ -144,7 +146,7 @@ def _perform(tool: Tool, caller: Caller, arguments: Any) -> CallResult:
 
 def _wait_seconds(arguments: Any) -> float:
     seconds = getattr(arguments, "config", arguments).wait_seconds
-    return conf.mcp_wait_seconds() if seconds is None else float(seconds)
+    return WAIT_SECONDS if seconds is None else float(seconds)
 
 
 def tool_result(answer: BaseModel) -> types.CallToolResult:

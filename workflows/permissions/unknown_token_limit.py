@@ -18,6 +18,9 @@ from workflows.models import SignInAlert, UnknownTokens
 
 from .sign_in_alerts import create_alert
 
+#: Period in which failed sign-ins and unknown tokens count.
+WINDOW_SECONDS = 900
+
 logger = logging.getLogger(__name__)
 
 #: One statement, so that several web processes count every failure once.
@@ -39,7 +42,7 @@ def count_unknown_token(address: str) -> float:
     Returns the seconds that the client has to wait; 0 below the limit.
     """
     most = conf.unknown_tokens_per_address()
-    window = conf.sign_in_lock_seconds()
+    window = WINDOW_SECONDS
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(_COUNT, {"address": address, "window": window})
@@ -57,5 +60,5 @@ def count_unknown_token(address: str) -> float:
 
 def forget_old() -> int:
     """Delete addresses whose window has ended, and return how many."""
-    end = timezone.now() - timedelta(seconds=conf.sign_in_lock_seconds())
+    end = timezone.now() - timedelta(seconds=WINDOW_SECONDS)
     return UnknownTokens.objects.filter(since__lt=end).delete()[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from graphrag import conf, prediction
+from graphrag import prediction
 from graphrag.catalogue.ingest import IngestResult, disable_server, upsert_tools
 from graphrag.catalogue.selectors import servers_of, tool_names_of
 from graphrag.catalogue.tool_record import ToolRecord, record_from_row
@@ -38,6 +38,9 @@ from workflows.tools import registry
 from workflows.tools.mcp_client import McpTool
 
 from .catalogue_validation import checked_plan, rechecked
+
+#: Confidence that a predicted next tool must exceed.
+PREDICT_ABOVE = 0.7
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -109,7 +112,7 @@ def next_tools(done: Sequence[str], *, limit: int) -> list[prediction.Prediction
 
 def predict_next(done: Sequence[str]) -> list[prediction.Prediction]:
     """Return up to three read-only tools that follow `done` with more than the threshold."""
-    likely = prediction.predict_next(done, limit=None, above=conf.predict_threshold())
+    likely = prediction.predict_next(done, limit=None, above=PREDICT_ABOVE)
     allowed = read_only_tools(each.tool for each in likely)
     return [each for each in likely if each.tool in allowed][: prediction.MAX_PREDICTIONS]
 

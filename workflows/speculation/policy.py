@@ -14,6 +14,9 @@ from typing import Literal
 
 from workflows import conf
 
+#: Share of hits below which speculation pauses.
+MIN_HITS = 0.4
+
 #: Hits that each pair of tools starts with.
 PRIOR_HITS = 3
 #: Decisions of a pair before it is judged, so that the first rejection does not end it.
@@ -106,7 +109,7 @@ def stopped(outcomes: Sequence[tuple[bool, datetime]]) -> Stopped | None:
         return None
     hits = sum(used for used, _ in outcomes)
     tally = Tally(hits, len(outcomes) - hits)
-    if tally.share >= conf.speculation_min_hits():
+    if tally.share >= MIN_HITS:
         return None
     memory = timedelta(seconds=conf.speculation_memory_seconds())
     return Stopped(tally, min(when for _, when in outcomes) + memory)

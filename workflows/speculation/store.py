@@ -31,6 +31,9 @@ from workflows.models import Execution, Speculation, TaskAttempt
 
 from . import policy
 
+#: Maximum age of a speculative result.
+MAX_AGE_SECONDS = 3600
+
 State = Speculation.State
 _COUNTED = Q(counts=True, state__in=(State.USED, State.DROPPED))
 
@@ -103,7 +106,7 @@ def claim(
         "behind": behind[:200],
         "hold": hold,
         "patience": patience,
-        "max_age": conf.speculation_max_age_seconds(),
+        "max_age": MAX_AGE_SECONDS,
     }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, parameters)
@@ -177,7 +180,7 @@ def take(rows: Iterable[Speculation]) -> frozenset[int]:
 
 
 def _is_too_old() -> Q:
-    max_age = timedelta(seconds=conf.speculation_max_age_seconds())
+    max_age = timedelta(seconds=MAX_AGE_SECONDS)
     return Q(started_at__lte=Now() - max_age)
 
 

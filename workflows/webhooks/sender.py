@@ -39,6 +39,9 @@ from .leases import (
 )
 from .retries import record_outcome
 
+#: Parallel attempts to one endpoint, each for another execution.
+PER_ENDPOINT = 4
+
 logger = logging.getLogger(__name__)
 
 Post = Callable[[Message], Outcome]
@@ -233,5 +236,5 @@ class Sender:
 
 def _capacity(endpoint: WebhookEndpoint, in_flight: int) -> int:
     """Return how many more attempts may start: one in all while the endpoint fails."""
-    limit = 1 if endpoint.failures else conf.webhook_per_endpoint()
+    limit = 1 if endpoint.failures else PER_ENDPOINT
     return max(0, limit - in_flight)

@@ -34,6 +34,9 @@ from .signing import new_secret
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: Days after which finished deliveries are deleted.
+KEEP_DAYS = 30
+
 Status = WebhookDelivery.Status
 #: Deliveries that one call of `delete_old_deliveries` deletes.
 _DELETE_BATCH = 5000
@@ -270,7 +273,7 @@ def _validated(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def delete_old_deliveries() -> int:
     """Delete deliveries that finished `webhook_keep_days` ago; return how many."""
-    end = Now() - timedelta(days=conf.webhook_keep_days())
+    end = Now() - timedelta(days=KEEP_DAYS)
     old = without_legal_hold(WebhookDelivery.objects.filter(finished_at__lt=end))
     ids = list(old.values_list("pk", flat=True)[:_DELETE_BATCH])
     if ids:

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from config.settings.env import env_list, env_secret, env_str
+from config.settings.topics import OpenId
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 PROVIDER = "oidc"
-_SCOPES = ("openid", "profile", "email")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +39,13 @@ class Options:
         return f"oidc-{hashlib.sha256(self.issuer.encode()).hexdigest()[:16]}"
 
 
-def from_environment(*, passwords: bool) -> Options | None:
+def options_of(values: OpenId) -> Options | None:
     """Return the options, or None when disabled; raises ImproperlyConfigured.
 
-    `passwords`: whether password sign-in is enabled; otherwise an issuer is required.
+    Without password sign-in an issuer is required.
     """
-    issuer = env_str("HOLDPOINT_OIDC_ISSUER", "")
-    if not issuer and not passwords:
+    issuer = values.oidc_issuer
+    if not issuer and not values.password_login:
         raise ImproperlyConfigured(
             "HOLDPOINT_PASSWORD_LOGIN=0 needs HOLDPOINT_OIDC_ISSUER: nobody could sign in."
         )
@@ -56,17 +55,20 @@ def from_environment(*, passwords: bool) -> Options | None:
     if importlib.util.find_spec("allauth") is None:
         raise ImproperlyConfigured(
             "HOLDPOINT_OIDC_ISSUER is set, and the extra that it needs is not installed:"
-            " pip install -c constraints.txt '.[oidc]'"
+            " uv pip install -c requirements/production.txt -r pyproject.toml --extra oidc"
         )
+    for name in ("client_id", "client_secret"):
+        if not getattr(values, f"oidc_{name}"):
+            raise ImproperlyConfigured(f"HOLDPOINT_OIDC_{name.upper()} is not set.")
     return Options(
         issuer=issuer,
-        client_id=env_str("HOLDPOINT_OIDC_CLIENT_ID"),
-        client_secret=env_secret("HOLDPOINT_OIDC_CLIENT_SECRET"),
-        name=env_str("HOLDPOINT_OIDC_NAME", "single sign-on"),
-        scopes=tuple(env_list("HOLDPOINT_OIDC_SCOPES", _SCOPES)),
-        groups_claim=env_str("HOLDPOINT_OIDC_GROUPS_CLAIM", "groups"),
-        groups=_mapping(env_list("HOLDPOINT_OIDC_GROUPS")),
-        domains=tuple(each.lower() for each in env_list("HOLDPOINT_OIDC_EMAIL_DOMAINS")),
+        client_id=values.oidc_client_id,
+        client_secret=values.oidc_client_secret,
+        name=values.oidc_name,
+        scopes=tuple(values.oidc_scopes),
+        groups_claim=values.oidc_groups_claim,
+        groups=_mapping(values.oidc_groups),
+        domains=tuple(each.lower() for each in values.oidc_email_domains),
     )
 
 

@@ -17,7 +17,7 @@ def add_to(settings: dict[str, Any]) -> None:
     if missing:
         raise ImproperlyConfigured(
             "HOLDPOINT_STEP_UP is set, and the extra that it needs is not installed:"
-            " pip install -c constraints.txt '.[mfa]'"
+            " uv pip install -c requirements/production.txt -r pyproject.toml --extra mfa"
         )
     installed = settings["INSTALLED_APPS"]
     installed += [app for app in _APPS if app not in installed]

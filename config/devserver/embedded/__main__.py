@@ -1,16 +1,18 @@
-"""`python -m config.devserver.embedded start|stop|remove`: the embedded servers and their data.
-
-The supervisor starts the servers with this command, so that it need not load their client.
-"""
+"""`python -m config.devserver.embedded watch|stop|remove`: the servers and their data."""
 
 import argparse
 import shutil
 import sys
+import time
+from typing import NoReturn
 
 from config.devserver.embedded import EmbeddedError, EmbeddedServers
-from config.devserver.supervision.preflight_checks import StartRefused, only_one
-from config.paths import DEFAULT_HOME
-from config.settings.env import env_path
+from config.devserver.preflight import StartRefused, only_one
+from config.settings.topics import Installation
+from workflows.common.parent_death import end_with_starter
+
+WATCH_SECONDS = 1.0
+FAILED_SECONDS = 5.0  # pause after a start that failed
 
 
 def remove(servers: EmbeddedServers) -> None:
@@ -20,19 +22,31 @@ def remove(servers: EmbeddedServers) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def watch(servers: EmbeddedServers) -> NoReturn:
+    """Start a server again that was killed; the supervisor ends this process."""
+    end_with_starter()
+    while True:
+        time.sleep(WATCH_SECONDS)
+        try:
+            for name in servers.repair():
+                sys.stdout.write(f"{name} had died and was started again\n")
+        except EmbeddedError as error:
+            sys.stdout.write(f"{error}\n")
+            time.sleep(FAILED_SECONDS)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m config.devserver.embedded", description=__doc__
     )
-    parser.add_argument("action", choices=["start", "stop", "remove"])
+    parser.add_argument("action", choices=["watch", "stop", "remove"])
     action = parser.parse_args().action
-    servers = EmbeddedServers(env_path("HOLDPOINT_HOME", DEFAULT_HOME))
-    if action != "start" and not servers.layout.home.exists():
+    servers = EmbeddedServers(Installation.read().home)
+    if not servers.layout.home.exists():
         return 0
     try:
-        if action == "start":
-            servers.start()
-            return 0
+        if action == "watch":
+            watch(servers)
         with only_one(servers.layout.home):
             servers.stop()
             if action == "remove":

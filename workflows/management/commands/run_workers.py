@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import django_rq
@@ -42,4 +41,4 @@ class Command(BaseCommand):
             worker_class=EngineWorker,
             serializer=JSONSerializer,
             exception_handlers=[report_failure],
-        ).start(logging_level=os.environ.get("HOLDPOINT_RQ_LOG_LEVEL", "WARNING"))
+        ).start(logging_level="WARNING")

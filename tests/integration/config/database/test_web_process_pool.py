@@ -45,7 +45,6 @@ class Web:
         url = f"{database_url()}&application_name={self.name.replace(' ', '%20')}"
         env = environment(
             DATABASE_URL=url,
-            HOLDPOINT_DB_POOL_MIN="1",
             HOLDPOINT_DB_POOL_MAX=str(self._most),
             HOLDPOINT_REQUESTS_PER_MINUTE="0",
         )

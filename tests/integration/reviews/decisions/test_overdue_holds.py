@@ -100,8 +100,8 @@ def test_layers_are_signed(start: Start, reviewer: User) -> None:
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def test_a_claim_expires(start: Start, reviewer: User, reviewer2: User, settings: Any) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "claim_seconds": 0.001}
+def test_a_claim_expires(start: Start, reviewer: User, reviewer2: User, monkeypatch: Any) -> None:
+    monkeypatch.setattr("reviews.queue.claims.CLAIM_SECONDS", 0.001)
     hold = only_hold(start(echo("a", phase=BEFORE)))
     claims.claim(hold_id=hold.id, user=reviewer)
 

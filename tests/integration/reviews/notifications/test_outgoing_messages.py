@@ -140,9 +140,9 @@ def test_users_who_lost_access_are_not_mailed(wait: Wait, ann: User) -> None:
 
 
 def test_a_crash_after_sending_repeats_the_same_message(
-    wait: Wait, ann: User, settings: Any
+    wait: Wait, ann: User, monkeypatch: Any
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_lease_seconds": 3600}
+    monkeypatch.setattr("reviews.notifications.outbox.LEASE_SECONDS", 3600)
     mails_everything(ann)
     wait()
     consume_journal()

@@ -775,9 +775,9 @@ def test_a_reader_whose_run_is_erased_finds_nothing(
 
 
 def test_a_killed_sweeper_leaves_the_rest_to_the_next(
-    start: Start, policy: RetentionPolicy, settings: Any
+    start: Start, policy: RetentionPolicy, monkeypatch: Any
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "retention_batch": 2}
+    monkeypatch.setattr("reviews.retention.services.BATCH", 2)
     runs = [start(echo("a")) for _ in range(5)]
     age(*runs)
 

@@ -164,7 +164,7 @@ async def test_a_client_may_request_events_again(start: Start, reviewer: User) -
 async def test_lost_notifications_are_made_up_for(
     start: Start, reviewer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    monkeypatch.setattr("reviews.sockets.consumers.BACKSTOP_SECONDS", 0.3)
     execution = await in_thread(start, echo("a", phase=BEFORE))
     header = await in_thread(session, reviewer)
     async with (
@@ -184,7 +184,7 @@ async def test_a_lost_notification_before_one_that_arrives_is_made_up_for(
     start: Start, reviewer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when Redis fails over while a run pauses: the socket first hears of a later event."""
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 1.5}
+    monkeypatch.setattr("reviews.sockets.consumers.BACKSTOP_SECONDS", 1.5)
     header = await in_thread(session, reviewer)
     async with socket("/ws/reviews/", header) as queue:
         await ponged(queue)
@@ -295,9 +295,9 @@ async def test_rights_are_checked_for_each_message(start: Start, reviewer: User)
 
 
 async def test_deactivating_an_account_closes_its_socket(
-    start: Start, reviewer: User, settings: Any
+    start: Start, reviewer: User, monkeypatch: Any
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    monkeypatch.setattr("reviews.sockets.consumers.BACKSTOP_SECONDS", 0.3)
     header = await in_thread(session, reviewer)
     async with socket("/ws/reviews/", header) as queue:
         reviewer.is_active = False
@@ -350,9 +350,9 @@ async def test_oversized_and_frequent_messages_close_the_socket(reviewer: User) 
 
 
 async def test_without_redis_a_socket_still_delivers_events(
-    start: Start, reviewer: User, settings: Any
+    start: Start, reviewer: User, settings, monkeypatch: Any
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    monkeypatch.setattr("reviews.sockets.consumers.BACKSTOP_SECONDS", 0.3)
     settings.CHANNEL_LAYERS = {
         "default": {
             "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",

@@ -121,19 +121,19 @@ def test_a_sender_rests_until_something_is_due(
     due: float | None,
     seconds: float,
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_poll_seconds": PAUSE}
+    monkeypatch.setattr("reviews.notifications.polling.POLL_SECONDS", PAUSE)
     monkeypatch.setattr(work_hints, "is_listening", lambda: is_listening)
     assert polling._round(lambda: 0, lambda: due) == seconds
 
 
-def test_a_sender_goes_on_at_once_after_work_and_soon_after_a_failure(settings: Any) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_poll_seconds": PAUSE}
+def test_a_sender_goes_on_at_once_after_work_and_soon_after_a_failure(monkeypatch: Any) -> None:
+    monkeypatch.setattr("reviews.notifications.polling.POLL_SECONDS", PAUSE)
     assert polling._round(lambda: 1, lambda: None) == 0
     assert polling._round(lambda: 1 // 0, lambda: None) == PAUSE
 
 
-def test_a_burst_of_hints_starts_one_round(settings: Any) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_poll_seconds": PAUSE}
+def test_a_burst_of_hints_starts_one_round(monkeypatch: Any) -> None:
+    monkeypatch.setattr("reviews.notifications.polling.POLL_SECONDS", PAUSE)
     hint, stop = Recorded(), Recorded()
     polling._rest(30.0, hint, stop)
     assert hint.waits == [30.0]

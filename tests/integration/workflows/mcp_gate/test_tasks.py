@@ -121,10 +121,10 @@ def test_a_rejection_completes_the_task_with_an_error(gate: Gate, reviewer: User
 
 
 def test_a_large_answer_is_kept_for_its_task_up_to_the_limit(
-    gate: Gate, upstream: Upstream, reviewer: User, settings: Any
+    gate: Gate, upstream: Upstream, reviewer: User, monkeypatch: Any
 ) -> None:
     large, limit = 300_000, 1_000_000  # the record of an approval has texts of 262,144 characters
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "gate_answer_bytes": limit}
+    monkeypatch.setattr("workflows.mcp_gate.calls.ANSWER_BYTES", limit)
     agent = Agent(new_token(), extensions=[Tasks()])
     deciding = meanwhile(lambda: decided(reviewer))
     result = agent.call("files__export", size=large)

@@ -137,9 +137,9 @@ def test_a_run_that_cannot_be_learned_does_not_keep_others_from_it(
 
 
 def test_several_runs_whose_ranks_cannot_be_computed_have_the_event(
-    engine: Engine, settings: Any
+    engine: Engine, monkeypatch: Any
 ) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_rank_seconds": 0}
+    monkeypatch.setattr("graphrag.learning.RANK_SECONDS", 0)
     ids = [two_tools(engine).pk for _ in range(2)]
     learn(*ids)
     failed = ExecutionEvent.objects.filter(kind="graph_update_failed").order_by("execution_id")
@@ -320,11 +320,11 @@ def locked(table: str) -> Iterator[None]:
 
 
 def test_a_statement_of_learning_that_takes_too_long_is_an_event(
-    engine: Engine, settings: Any
+    engine: Engine, monkeypatch: Any
 ) -> None:
     """Somebody else holds the edges locked for longer than learning may wait."""
     learn(two_tools(engine).pk)
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_statement_seconds": 0.1}
+    monkeypatch.setattr("graphrag.learning.STATEMENT_SECONDS", 0.1)
     execution = two_tools(engine)
     with locked("graphrag_tooldependency"):
         learn(execution.pk)
@@ -335,8 +335,8 @@ def test_a_statement_of_learning_that_takes_too_long_is_an_event(
     assert ToolDependency.objects.get().observed_count == 1
 
 
-def test_a_pagerank_that_takes_too_long_is_an_event(engine: Engine, settings: Any) -> None:
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_rank_seconds": 0}
+def test_a_pagerank_that_takes_too_long_is_an_event(engine: Engine, monkeypatch: Any) -> None:
+    monkeypatch.setattr("graphrag.learning.RANK_SECONDS", 0)
     execution = two_tools(engine)
     learn(execution.pk)
     error = execution.events.get(kind="graph_update_failed").payload["error"]

@@ -263,9 +263,9 @@ def test_used_results_are_deleted_and_counted(engine: Engine) -> None:
     assert not Speculation.objects.exclude(output="").exists()
 
 
-def test_a_result_that_is_too_old_is_not_used(engine: Engine, settings: Any) -> None:
+def test_a_result_that_is_too_old_is_not_used(engine: Engine, monkeypatch: Any) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_max_age_seconds": 0}
+    monkeypatch.setattr("workflows.speculation.store.MAX_AGE_SECONDS", 0)
     engine.decide(engine.holds(execution)[0])
     execution = engine.drive(execution)
     assert engine.called(execution) == ["held", "b", "b"]

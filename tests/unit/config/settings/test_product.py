@@ -32,8 +32,6 @@ def test_every_setting_that_is_read_is_defined(tmp_path: Path) -> None:
         ("HOLDPOINT_COMMIT_WINDOW_MS", "250", workflow_conf.commit_window_seconds, 0.25),
         ("HOLDPOINT_WORKERS", "7", workflow_conf.workers, 7),
         ("HOLDPOINT_EMBEDDER", "openai:http://127.0.0.1:1", graph_conf.embedder, "openai:http://127.0.0.1:1"),
-        ("HOLDPOINT_LEARN_STATEMENT_SECONDS", "2.5", graph_conf.learn_statement_seconds, 2.5),
-        ("HOLDPOINT_LEARN_RANK_SECONDS", "3", graph_conf.learn_rank_seconds, 3.0),
         ("HOLDPOINT_SUGGEST_THRESHOLD", "0.5", graph_conf.suggest_threshold, 0.5),
     ],
 )  # fmt: skip

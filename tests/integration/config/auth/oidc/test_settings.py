@@ -73,7 +73,8 @@ def test_with_an_issuer_oidc_is_loaded_and_the_checks_pass() -> None:
 def test_without_the_extra_the_start_names_the_package() -> None:
     on = started(MISSING, **OIDC)
     assert on.returncode != 0
-    assert "pip install -c constraints.txt '.[oidc]'" in on.stderr
+    assert "uv pip install -c requirements/production.txt" in on.stderr
+    assert "--extra oidc" in on.stderr
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config.auth.oidc.options import from_environment
+from config.auth.oidc.options import options_of
+from config.settings.topics import OpenId
 
 SET = {
     "HOLDPOINT_OIDC_ISSUER": "https://id.example.com",
@@ -19,7 +20,7 @@ def environment(monkeypatch):
     def give(**values: str):
         for name, value in (SET | values).items():
             monkeypatch.setenv(name, value)
-        return from_environment(passwords=True)
+        return options_of(OpenId.read())
 
     return give
 
@@ -27,9 +28,9 @@ def environment(monkeypatch):
 def test_oidc_is_off_by_default(monkeypatch) -> None:
     for name in SET:
         monkeypatch.delenv(name, raising=False)
-    assert from_environment(passwords=True) is None
+    assert options_of(OpenId.read()) is None
     with pytest.raises(ImproperlyConfigured, match="nobody could sign in"):
-        from_environment(passwords=False)
+        options_of(OpenId.read().model_copy(update={"password_login": False}))
 
 
 def test_the_defaults(environment) -> None:

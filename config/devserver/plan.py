@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.devserver.embedded import EmbeddedServers
-from config.devserver.supervision.preflight_checks import StartRefused
-from config.paths import BASE_DIR, DEFAULT_HOME
-from config.settings.env import env_int, env_path, env_str
+from config.devserver.preflight import StartRefused
+from config.paths import BASE_DIR
+from config.settings.topics import Installation, MakeRun
 from workflows.common import parent_death
 
 MANAGE = [sys.executable, str(BASE_DIR / "manage.py")]
@@ -33,30 +33,28 @@ class Plan:
     def env_for(self, role: str) -> dict[str, str]:
         return self.env | {"HOLDPOINT_ROLE": role}
 
-    def children(self) -> list[tuple[str, list[str], dict[str, str], str]]:
-        """Return name, command, environment and companion of each process, in start order.
-
-        See `Child` for the companion: the sweeper shares memory with the workers.
-        """
+    def children(self) -> list[tuple[str, list[str], dict[str, str]]]:
+        """Return name, command and environment of each process."""
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
         web += ["--application-close-timeout", "3"]
         # No access log: it would have queries, with the codes of sign-ins.
         web += ["--verbosity", "0", "config.asgi:application"]
-        return [
-            ("web", web, self.env_for("web"), ""),
-            (
-                "workers",
-                [*MANAGE, "run_workers", "--sweeper-output"],
-                self.env_for("worker"),
-                "sweeper",
-            ),
+        children = [
+            ("web", web, self.env_for("web")),
+            ("workers", [*MANAGE, "run_workers"], self.env_for("worker")),
+            ("sweeper", [*MANAGE, "run_sweeper"], self.env_for("sweeper")),
         ]
+        if self.servers is not None:
+            watch = [sys.executable, "-m", "config.devserver.embedded", "watch"]
+            children.append(("databases", watch, self.env))
+        return children
 
 
 def read_plan() -> Plan:
     """Read the environment; raises `StartRefused` or `ImproperlyConfigured`."""
-    home = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
+    home = Installation.read().home
+    address = MakeRun.read()
     env = dict(os.environ) | {"HOLDPOINT_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     env.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
     # Processes with this environment end when the supervisor ends.
@@ -76,8 +74,8 @@ def read_plan() -> Plan:
         owner_url = urls.owner
     return Plan(
         home=home,
-        host=env_str("HOLDPOINT_BIND", "127.0.0.1"),
-        port=env_int("HOLDPOINT_PORT", 8000, minimum=1, maximum=65535),
+        host=address.bind,
+        port=address.port,
         servers=servers,
         env=env,
         owner_url=owner_url,
