@@ -31,7 +31,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast test-long test-cluster test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
+.PHONY: help install run test test-core test-fast test-long test-cluster test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ test: $(STAMP) ## Run every test, the real browser included
 	@$(PY) -m tests.e2e.browser
 	$(PYTEST) -q $(SPREAD) -m "not e2e"
 	$(PYTEST) -q $(SPREAD) -m e2e tests/e2e
+
+test-core: $(STAMP) ## Run the tests of the core without any contrib app
+	HOLDPOINT_CONTRIB=none $(PYTEST) -q $(SPREAD) --ignore tests/contrib -m "not e2e"
 
 test-fast: $(STAMP) ## Run the tests that need no server
 	$(PYTEST) -q $(SPREAD) tests/unit tests/architecture

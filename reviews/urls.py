@@ -12,7 +12,7 @@ from .chat.teams.views import TeamsView
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
-from .integrations import capabilities, coding_agents, grants, tokens, webhooks
+from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
 from .people import views as people_views
 from .planner import editor_views, version_pages
@@ -165,7 +165,6 @@ urlpatterns = [
         name="backtest_publish",
     ),
     path("tokens/", tokens.token_list, name="tokens"),
-    path("tokens/coding-agents/", coding_agents.coding_agents, name="coding_agents"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
     path("people/", people_views.people, name="people"),
     path("people/add/", people_views.add_person, name="add_person"),

@@ -15,6 +15,7 @@ from config.auth.oidc import options as oidc
 from config.auth.second_factor import options as second_factor
 from config.observability.logs import logging_config
 from config.paths import BASE_DIR, DEFAULT_HOME
+from config.settings.contrib import CONTRIB_APPS, contrib_apps
 from config.settings.databases import parse_database_url, with_pool
 from config.settings.env import (
     env_bool,
@@ -71,6 +72,7 @@ INSTALLED_APPS = [
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
     "reviews.apps.ReviewsConfig",
+    *contrib_apps(env_list("HOLDPOINT_CONTRIB", tuple(CONTRIB_APPS))),
 ]
 
 MIDDLEWARE = [
