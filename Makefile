@@ -34,7 +34,7 @@ define install-packages
 @touch $@
 endef
 
-.PHONY: help install requirements run test test-fast test-long test-cluster test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
+.PHONY: help install requirements run test test-core test-fast test-long test-cluster test-adapters test-conformance check check-deploy check-types check-rest format bench eval screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ test: $(DEV) ## Run every test, the real browser included
 	@$(PY) -m tests.e2e.browser
 	$(PYTEST) -q $(SPREAD) -m "not e2e"
 	$(PYTEST) -q $(SPREAD) -m e2e tests/e2e
+
+test-core: $(DEV) ## Run the tests of the core without any contrib app
+	HOLDPOINT_CONTRIB=none $(PYTEST) -q $(SPREAD) --ignore tests/contrib -m "not e2e"
 
 test-fast: $(DEV) ## Run the tests that need no server
 	$(PYTEST) -q $(SPREAD) tests/unit tests/architecture

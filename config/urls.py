@@ -16,7 +16,8 @@ from config.auth.sign_in import SignInView
 from config.observability.health import livez, readyz
 from config.observability.metrics import metrics
 from config.web.api_reference import RedocView
-from workflows.approvals.client_files import client_file
+from workflows import extensions
+from workflows.approvals.client_files import ClientFileView
 
 handler400 = "config.web.error_pages.bad_request"
 handler403 = "config.web.error_pages.permission_denied"
@@ -31,7 +32,7 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
-    path("client/<path:name>", client_file, name="client-file"),
+    path("client/<path:name>", ClientFileView.as_view(), name="client-file"),
     path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("new-password/<uidb64>/<token>/", NewPasswordView.as_view(), name="new_password"),
@@ -45,6 +46,8 @@ urlpatterns = [
     path("api/redoc/", RedocView.as_view(), name="api-redoc"),
     path("", include("reviews.urls")),
 ]
+# Before the addresses of the core, some of which take every name.
+urlpatterns[:0] = [path("", include(module)) for module in extensions.url_modules()]
 
 if settings.OAUTH:
     urlpatterns += [path("", include("config.auth.oauth.urls"))]

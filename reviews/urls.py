@@ -10,7 +10,7 @@ from .backtests import views as backtests_views
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
-from .integrations import capabilities, coding_agents, grants, tokens, webhooks
+from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
 from .planner import editor_views, version_pages
 from .planner import views as planner_views
@@ -155,7 +155,6 @@ urlpatterns = [
         name="backtest_publish",
     ),
     path("tokens/", tokens.token_list, name="tokens"),
-    path("tokens/coding-agents/", coding_agents.coding_agents, name="coding_agents"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
     path("tools/", planner_views.tools, name="tools"),
     path("tools/<tool:name>/", planner_views.tool, name="tool"),

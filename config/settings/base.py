@@ -15,6 +15,7 @@ from config.auth.oidc import options as oidc
 from config.auth.second_factor import options as second_factor
 from config.observability.logs import logging_config
 from config.paths import BASE_DIR
+from config.settings.contrib import contrib_apps
 from config.settings.databases import parse_database_url, with_pool
 from config.settings.product import product_settings
 from config.settings.topics import (
@@ -75,8 +76,8 @@ INSTALLED_APPS = [
     "pgtrigger",
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
-    "workflows.contrib.dask.apps.DaskConfig",
     "reviews.apps.ReviewsConfig",
+    *contrib_apps(_INSTALLATION.contrib),
 ]
 
 MIDDLEWARE = [

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from config.paths import BASE_DIR, DEFAULT_HOME
+from config.settings.contrib import CONTRIB_APPS
 from config.settings.topic import Folder, Hours, JsonObject, Topic, Words, setting
 
 AUDIT_KEY_LENGTH = 32
@@ -72,6 +73,11 @@ class Installation(Topic):
         "Target folder of `collectstatic`.",
         env="STATIC_ROOT",
         shown="`HOLDPOINT_HOME/static`",
+    )
+    contrib: Words = setting(
+        list(CONTRIB_APPS),
+        "[Contrib apps](extend.md) that are installed; `none` for no app.",
+        shown="all",
     )
     debug: bool = setting(False, "Django's debug mode, for development only.", env="DEBUG")
 

@@ -31,12 +31,16 @@ from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_text
 from reviews.components.number_formatting import decimal, limits_text, short_day
 from reviews.components.reasons import render_stored
+from workflows import extensions
 from workflows.common.schemas import FormField
 
 register = template.Library()
 
 #: An escape of JSON. It is read whole: the `n` after an escaped backslash is a letter.
 _ESCAPE: Final = re.compile(r"\\.")
+
+
+register.simple_tag(extensions.menu_entries)
 
 
 @register.simple_tag

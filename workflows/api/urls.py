@@ -9,7 +9,6 @@ from workflows.approvals.api import (
     ResubmitView,
     ResultView,
 )
-from workflows.approvals.hooks_api import HookStopView, HookView
 from workflows.approvals.policies_api import ApprovalPoliciesView, ApprovalPolicyView
 from workflows.webhooks.api import (
     DeliveriesView,
@@ -61,8 +60,6 @@ urlpatterns = [
     path(f"{_APPROVAL}result/", ResultView.as_view(), name="approval-result"),
     path("approval-policies/", ApprovalPoliciesView.as_view(), name="approval-policies"),
     path(_POLICY, ApprovalPolicyView.as_view(), name="approval-policy"),
-    path("hooks/<str:agent>/", HookView.as_view(), name="hook"),
-    path("hooks/<str:agent>/stop/", HookStopView.as_view(), name="hook-stop"),
     path("workflows/", WorkflowsView.as_view(), name="workflows"),
     path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),
     path("capabilities/", CapabilitiesView.as_view(), name="capabilities"),

@@ -9,7 +9,6 @@ from django.db.models import (
     BooleanField,
     Case,
     CharField,
-    Count,
     Exists,
     F,
     Func,
@@ -159,10 +158,10 @@ def expires_at(approval: Approval) -> datetime | None:
 
 
 def is_awaited(approval: Approval) -> bool | None:
-    """Whether a hook waits for the decision; None for an approval that no hook asked for."""
-    waits = Count("pk", filter=Q(waits_until__gt=Now()))
-    calls = approval.hook_calls.aggregate(all=Count("pk"), waiting=waits)
-    return calls["waiting"] > 0 if calls["all"] else None
+    """Whether a program waits for the decision; None if its caller does not say."""
+    if approval.awaited_until is None:
+        return None
+    return Approval.objects.filter(pk=approval.pk, awaited_until__gt=Now()).exists()
 
 
 def approval_body(approval: Approval) -> dict[str, Any]:

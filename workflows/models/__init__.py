@@ -1,7 +1,7 @@
 """Database models of workflows.  Import them from here."""
 
 from .absences import Absence
-from .approvals import Approval, ApprovalPolicy, HookCall
+from .approvals import Approval, ApprovalPolicy
 from .calendars import BusinessCalendar
 from .commands import CommandLog, IdempotencyKey, QueuedCommand
 from .executions import (
@@ -53,7 +53,6 @@ __all__ = [
     "GateTool",
     "Grant",
     "Hold",
-    "HookCall",
     "IdempotencyKey",
     "LearningAttempt",
     "McpServer",

@@ -229,6 +229,8 @@ class Approval(models.Model):
     #: Input that an MCP server asks for during a call through a gate: only the gate ends it.
     is_question = models.BooleanField(default=False)
     arguments_digest = models.CharField(max_length=64)
+    #: Until when a program waits for the decision, as it said last; null if it says nothing.
+    awaited_until = models.DateTimeField(null=True)
     # The result that the caller reported; `result_ok` is null until then.
     result_ok = models.BooleanField(null=True)
     result_output = models.JSONField(null=True)
@@ -252,30 +254,3 @@ class Approval(models.Model):
 
     def __str__(self) -> str:
         return self.title or self.action
-
-
-class HookCall(models.Model):
-    """A call of a tool that the hook of a coding agent asks about; equal calls share an approval.
-
-    `approval` is None for a call whose hook stopped waiting before its request arrived.
-    """
-
-    # Digest of the person, the token and the id of the call, and of the request.
-    key_digest = models.CharField(max_length=64, unique=True)
-    body_digest = models.CharField(max_length=64, blank=True, default="")
-    approval = models.ForeignKey(
-        Approval, null=True, on_delete=models.CASCADE, related_name="hook_calls"
-    )
-    waits_until = models.DateTimeField()
-    #: The hook was answered that the call may run.
-    is_allowed = models.BooleanField(default=False)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["approval"], condition=Q(is_allowed=True), name="hook_call_allowed_once"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"call {self.pk} of approval {self.approval_id}"

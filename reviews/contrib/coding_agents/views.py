@@ -22,14 +22,15 @@ from django.views.decorators.http import require_http_methods
 from reviews.components import labels as components_labels
 from reviews.components.views import current_user, page
 from workflows import conf as workflow_conf
-from workflows.approvals.hooks import AGENTS, Agent
 from workflows.executions.validation import InvalidRequest
 from workflows.permissions.tokens import create_token
+
+from .hook_formats import AGENTS, Agent
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-TEMPLATE, SECTION = "reviews/integrations/coding_agents.html", "tokens"
+TEMPLATE, SECTION = "coding_agents/connect.html", "tokens"
 _TOKEN_DAYS: Final = 90
 #: How long a call waits for people.  The hook answers before the agent gives up on it.
 _WAIT_SECONDS: Final = 3600
@@ -118,7 +119,7 @@ def _connect(user: User, agent: Agent) -> Setup:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_variables("made")
-def coding_agents(request: HttpRequest) -> HttpResponse:
+def connect(request: HttpRequest) -> HttpResponse:
     """Choose an agent; a POST creates its token, and only its response shows the settings."""
     if request.method != "POST":
         return page(request, TEMPLATE, _context(), section=SECTION)

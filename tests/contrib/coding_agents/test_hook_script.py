@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from reviews.contrib.coding_agents import hook_formats
+from reviews.contrib.coding_agents.client import hook
 from tests.support import approvals_server as fake
-from workflows.approvals import hooks
-from workflows.approvals.client import hook
 
-CLAUDE, CODEX = hooks.AGENTS["claude-code"], hooks.AGENTS["codex"]
+CLAUDE, CODEX = hook_formats.AGENTS["claude-code"], hook_formats.AGENTS["codex"]
 EVENTS: dict[str, dict[str, Any]] = {
     "claude-code": {
         "session_id": "s",
@@ -66,7 +66,7 @@ def envelope(agent: str, status: str, **changes: Any) -> Any:
     event = EVENTS[agent]
     approval = {"status": status, "arguments": event["tool_input"], "comment": "no", **changes}
     approval.setdefault("review_url", "http://host/review")
-    output = hooks.answer(hooks.AGENTS[agent], event, approval)
+    output = hook_formats.answer(hook_formats.AGENTS[agent], event, approval)
     return fake.text(json.dumps({"status": status, "output": output}))
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_answer_denies(server: fake.Server, agent: str, number: int) -> 
 def test_an_allow_without_approval_denies(server: fake.Server, agent: str) -> None:
     event = EVENTS[agent]
     approved = {"status": "approved", "arguments": event["tool_input"]}
-    output = hooks.answer(hooks.AGENTS[agent], event, approved)
+    output = hook_formats.answer(hook_formats.AGENTS[agent], event, approved)
     server.faults = [fake.text(json.dumps({"status": "rejected", "output": output}))]
     assert "contradicts" in denied(run(agent, server.url))
 

@@ -11,19 +11,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, Max, OuterRef
 from django.db.models.functions import Now
 
+from workflows.approvals import services as approvals
+from workflows.approvals.selectors import is_awaited, with_status
 from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused
-from workflows.models import Approval, HookCall
+from workflows.models import Approval
 from workflows.models.approvals import ApprovalStatus
 
-from . import services
-from .selectors import is_awaited, with_status
+from .models import HookCall
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -45,14 +46,14 @@ def ask(
 
     Args:
         actor: the user whose token or session asks.
-        request: what `hooks.request_of` made of the event; `fields` are its validated fields.
+        request: what `hook_formats.request_of` made of the event; `fields`: validated fields.
         key: the id of the call; the same id continues the same call.
         wait: the seconds for which the hook waits.
 
     Raises:
         KeyReused: the call was about something else.
         StoppedWaiting: the hook has stopped waiting.
-        InvalidRequest, PermissionDenied: see `services.ask`.
+        InvalidRequest, PermissionDenied: see `workflows.approvals.services.ask`.
     """
     until = Now() + timedelta(seconds=wait + _PAUSE)
     body_digest = digest(dict(request))
@@ -66,16 +67,19 @@ def ask(
                 if call.body_digest != body_digest:
                     raise KeyReused
                 HookCall.objects.filter(pk=call.pk).update(waits_until=until)
+                _note_waiting(call.approval_id)
                 return call
-            approval = _open_approval(actor, request) or services.ask(
+            approval = _open_approval(actor, request) or approvals.ask(
                 actor=actor, fields=fields, deadline_seconds=DEADLINE_SECONDS
             )
-            return HookCall.objects.create(
+            call = HookCall.objects.create(
                 key_digest=_key_digest(actor, key),
                 body_digest=body_digest,
                 approval=approval,
                 waits_until=until,
             )
+            _note_waiting(approval.pk)
+            return call
     except IntegrityError as error:
         # Another request with the id, about something else or of the hook's end, was first.
         raise KeyReused from error
@@ -88,10 +92,13 @@ def stop_waiting(*, actor: User, request: Mapping[str, Any], key: str) -> HookCa
         call, _ = HookCall.objects.update_or_create(
             key_digest=_key_digest(actor, key), defaults={"waits_until": Now()}
         )
-        if call.approval is not None and not is_awaited(call.approval):
+        if call.approval_id is None:
+            return call
+        approval = _note_waiting(call.approval_id)
+        if not is_awaited(approval):
             with suppress(Refused):  # it is decided
-                services.cancel(
-                    approval=call.approval, actor=actor, reason="The agent stopped waiting."
+                approvals.cancel(
+                    approval=approval, actor=actor, reason="The agent stopped waiting."
                 )
     return call
 
@@ -119,8 +126,15 @@ def _open_approval(actor: User, request: Mapping[str, Any]) -> Approval | None:
         arguments_digest=digest(action["arguments"]),
         context=mask_secrets(request["context"]),
     )
-    pending = with_status(rows).filter(Q(status=ApprovalStatus.PENDING))
+    pending = with_status(rows).filter(status=ApprovalStatus.PENDING)
     return pending.order_by("pk").first()
+
+
+def _note_waiting(approval_id: int) -> Approval:
+    """Tell the approval until when hooks wait for it, and return it."""
+    waits = HookCall.objects.filter(approval=approval_id).aggregate(until=Max("waits_until"))
+    Approval.objects.filter(pk=approval_id).update(awaited_until=waits["until"])
+    return Approval.objects.get(pk=approval_id)
 
 
 def _lock(actor: User, request: Mapping[str, Any]) -> None:

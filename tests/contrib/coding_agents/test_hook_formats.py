@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.approvals import hooks
+from reviews.contrib.coding_agents import hook_formats
 from workflows.executions.validation import InvalidRequest
 
 from .test_hook_script import CLAUDE, CODEX, EVENTS
@@ -27,7 +27,7 @@ def approval(status: str, arguments: Any, comment: str = "") -> dict[str, Any]:
 @given(STATUSES, ARGUMENTS, ARGUMENTS)
 def test_claude_code_runs_only_the_decided_input(status: str, asked: Any, decided: Any) -> None:
     event = {**EVENTS["claude-code"], "tool_input": asked}
-    specific = hooks.answer(CLAUDE, event, approval(status, decided))["hookSpecificOutput"]
+    specific = hook_formats.answer(CLAUDE, event, approval(status, decided))["hookSpecificOutput"]
     assert specific["hookEventName"] == "PreToolUse"
     if status == "approved":
         assert specific["permissionDecision"] == "allow"
@@ -41,7 +41,7 @@ def test_claude_code_runs_only_the_decided_input(status: str, asked: Any, decide
 @given(STATUSES, ARGUMENTS, ARGUMENTS)
 def test_codex_allows_only_the_input_it_asked_for(status: str, asked: Any, decided: Any) -> None:
     event = {**EVENTS["codex"], "tool_input": asked}
-    specific = hooks.answer(CODEX, event, approval(status, decided))["hookSpecificOutput"]
+    specific = hook_formats.answer(CODEX, event, approval(status, decided))["hookSpecificOutput"]
     allowed = status == "approved" and asked == decided
     # Codex refuses unknown fields, and then asks on the terminal.
     assert set(specific) == {"hookEventName", "decision"}
@@ -53,13 +53,13 @@ def test_codex_allows_only_the_input_it_asked_for(status: str, asked: Any, decid
 def test_a_title_never_repeats_a_secret(before: str) -> None:
     secret = "ghp_" + "a1B2" * 9
     description = {"command": "true", "description": f"{before} {secret}"}
-    asked = hooks.request_of(CLAUDE, {**EVENTS["claude-code"], "tool_input": description})
+    asked = hook_formats.request_of(CLAUDE, {**EVENTS["claude-code"], "tool_input": description})
     assert "ghp_" not in asked["action"]["title"]
     assert before in asked["action"]["title"]
 
 
 def test_a_request_shows_the_call() -> None:
-    assert hooks.request_of(CLAUDE, EVENTS["claude-code"]) == {
+    assert hook_formats.request_of(CLAUDE, EVENTS["claude-code"]) == {
         "action": {
             "name": "claude-code.Bash",
             "title": "Bash: Remove the build",
@@ -69,7 +69,7 @@ def test_a_request_shows_the_call() -> None:
         "context": "Working folder: `/src`",
         "requested_by": {"agent": "Claude Code", "session": "s"},
     }
-    assert hooks.request_of(CODEX, EVENTS["codex"])["editable"] is False
+    assert hook_formats.request_of(CODEX, EVENTS["codex"])["editable"] is False
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_request_shows_the_call() -> None:
     ],
 )
 @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=lambda agent: agent.name)
-def test_another_event_is_refused(agent: hooks.Agent, changes: dict[str, Any]) -> None:
+def test_another_event_is_refused(agent: hook_formats.Agent, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
-        hooks.request_of(agent, {**EVENTS[agent.name], **changes})
+        hook_formats.request_of(agent, {**EVENTS[agent.name], **changes})
 
 
 def test_a_call_has_one_key() -> None:
-    assert hooks.key_of(CLAUDE, EVENTS["claude-code"]) == "hook:claude-code:s:toolu_1"
-    assert hooks.key_of(CODEX, EVENTS["codex"]) == ""
+    assert hook_formats.key_of(CLAUDE, EVENTS["claude-code"]) == "hook:claude-code:s:toolu_1"
+    assert hook_formats.key_of(CODEX, EVENTS["codex"]) == ""

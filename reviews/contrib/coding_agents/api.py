@@ -18,19 +18,19 @@ from workflows.api.parsers import object_body, query_params
 from workflows.api.permission_classes import HasRole, caller, require
 from workflows.api.problems import IdempotencyMismatch
 from workflows.api.serializers import PlainSerializer
+from workflows.approvals.api import READS_ONLY, AskSerializer, MayAsk, own_body
+from workflows.approvals.waiting import MAX_WAIT_SECONDS, waiting_response
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused
 
-from . import hook_calls, hooks
-from .api import READS_ONLY, AskSerializer, MayAsk, own_body
-from .waiting import MAX_WAIT_SECONDS, waiting_response
+from . import hook_formats, services
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-    from workflows.models import HookCall
+    from .models import HookCall
 
-AGENT = OpenApiParameter("agent", str, OpenApiParameter.PATH, enum=list(hooks.AGENTS))
+AGENT = OpenApiParameter("agent", str, OpenApiParameter.PATH, enum=list(hook_formats.AGENTS))
 
 
 class HookQuerySerializer(PlainSerializer):
@@ -103,17 +103,17 @@ class HookView(APIView):
         event = _Event(request, agent, query.get("call", ""))
         call = event.ask(query["wait"])
         if call is None or call.approval_id is None:
-            denial = hooks.denial(event.agent, "The hook has stopped waiting for this call.")
+            denial = hook_formats.denial(event.agent, "The hook has stopped waiting for this call.")
             return Response({"status": "cancelled", "output": denial})
 
         number = call.approval_id
 
         def read(user: User) -> dict[str, Any] | None:
             body = own_body(user, number)
-            return None if body is None else hook_calls.allowed_once(call, body)
+            return None if body is None else services.allowed_once(call, body)
 
         def render(body: Mapping[str, Any]) -> dict[str, Any]:
-            output = hooks.answer(event.agent, event.data, body)
+            output = hook_formats.answer(event.agent, event.data, body)
             return {"status": body["status"], "output": output} if query["envelope"] else output
 
         body = read(caller(request))
@@ -146,13 +146,13 @@ class HookStopView(APIView):
         query = query_params(request, HookStopQuerySerializer, also=frozenset())
         event = _Event(request, agent, query.get("call", ""))
         user = caller(request)
-        call = hook_calls.stop_waiting(actor=user, request=event.request, key=event.key)
+        call = services.stop_waiting(actor=user, request=event.request, key=event.key)
         body = own_body(user, call.approval_id) if call.approval_id is not None else None
         if body is None:
-            denial = hooks.denial(event.agent, "The hook has stopped waiting for this call.")
+            denial = hook_formats.denial(event.agent, "The hook has stopped waiting for this call.")
             return Response({"status": "cancelled", "output": denial})
-        body = hook_calls.allowed_once(call, body)
-        output = hooks.answer(event.agent, event.data, body)
+        body = services.allowed_once(call, body)
+        output = hook_formats.answer(event.agent, event.data, body)
         return Response({"status": body["status"], "output": output})
 
 
@@ -160,15 +160,15 @@ class _Event:
     """The event of a request, the id of its call, and the approval that it asks for."""
 
     def __init__(self, request: Request, agent: str, call: str) -> None:
-        known = hooks.AGENTS.get(agent)
+        known = hook_formats.AGENTS.get(agent)
         if known is None:
             raise Http404
         require(access.may_start(request.user), READS_ONLY)
         self.agent = known
         self.data = object_body(request.data)
-        key = f"hook:{known.name}:{call}" if call else hooks.key_of(known, self.data)
+        key = f"hook:{known.name}:{call}" if call else hook_formats.key_of(known, self.data)
         self.key = key or f"hook:{uuid4().hex}"
-        self.request = hooks.request_of(known, self.data)
+        self.request = hook_formats.request_of(known, self.data)
         self._user = caller(request)
 
     def ask(self, wait: float) -> HookCall | None:
@@ -176,14 +176,14 @@ class _Event:
         serializer = AskSerializer(data=self.request)
         serializer.is_valid(raise_exception=True)
         try:
-            return hook_calls.ask(
+            return services.ask(
                 actor=self._user,
                 request=self.request,
                 fields=dict(serializer.validated_data),
                 key=self.key,
                 wait=wait,
             )
-        except hook_calls.StoppedWaiting:
+        except services.StoppedWaiting:
             return None
         except KeyReused as error:
             raise IdempotencyMismatch from error

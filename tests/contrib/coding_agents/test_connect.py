@@ -14,12 +14,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from reviews.contrib.coding_agents.hook_formats import AGENTS
 from tests.support.groups import group_of
-from workflows.approvals.hooks import AGENTS
 from workflows.models import ApiToken
 
 pytestmark = pytest.mark.django_db
-URL = reverse("reviews:coding_agents")
+URL = reverse("coding_agents:connect")
 
 
 @pytest.fixture
@@ -78,3 +78,9 @@ def test_an_unknown_agent_gets_no_token(browser: Client) -> None:
     assert response.status_code == 422
     assert "Select one of the list." in response.content.decode()
     assert not ApiToken.objects.exists()
+
+
+def test_the_page_needs_a_login() -> None:
+    response = Client().get(URL)
+    assert response.status_code == 302
+    assert response["Location"].startswith("/login/")

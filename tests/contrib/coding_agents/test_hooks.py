@@ -14,10 +14,12 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from reviews.contrib.coding_agents.models import HookCall
 from reviews.decisions.services import expire_due
+from tests.contrib.coding_agents.test_hook_script import EVENTS
 from tests.integration.workflows.approvals.conftest import Agent, decided, hold_of
-from tests.unit.workflows.approvals.test_hook_script import EVENTS
-from workflows.models import Approval, ApprovalPolicy, Hold, HookCall
+from tests.integration.workflows.approvals.test_waiting import together
+from workflows.models import Approval, ApprovalPolicy, Hold
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CLAUDE, CODEX = EVENTS["claude-code"], EVENTS["codex"]
@@ -176,7 +178,7 @@ def test_the_page_says_that_nobody_waits(agent: Agent, reviewer: User, client: C
     assert "The agent runs it with these arguments." in client.get(page).text
     assert agent.get(body["id"])["awaited"] is True
     # The hook was killed, or lost the network.
-    HookCall.objects.update(waits_until=timezone.now() - timedelta(seconds=1))
+    Approval.objects.update(awaited_until=timezone.now() - timedelta(seconds=1))
     shown = client.get(page).text
     assert "The agent has stopped waiting for this decision." in shown
     assert "The agent runs it" not in shown
@@ -216,3 +218,10 @@ def test_a_token_needs_the_scope(
     other = Agent(people("other", "integrator"), *scopes)
     assert hook(other, "codex", CODEX).status_code == 403
     assert APIClient().post("/api/v1/hooks/codex/", CODEX, format="json").status_code == 401
+
+
+def test_equal_hooks_at_once_make_one_approval(agent: Agent) -> None:
+    path, body = "/api/v1/hooks/codex/?wait=0&call=k", EVENTS["codex"]
+    calls = [lambda: agent.client.post(path, body, format="json").status_code] * 4
+    assert set(together(*calls)) <= {200, 202}
+    assert Approval.objects.count() == 1
