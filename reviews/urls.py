@@ -6,14 +6,14 @@ from django.urls.converters import PathConverter
 from .absences import views as absences_views
 from .answer_links import views as answer_link_views
 from .audit import views as audit_views
+from .authoring import editor_views, version_pages
+from .authoring import views as planner_views
 from .backtests import views as backtests_views
 from .components.assets import stylesheet_view
 from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
-from .planner import editor_views, version_pages
-from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
 from .search import views as search_views

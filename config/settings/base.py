@@ -285,7 +285,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "DecisionEnum": "reviews.models.Decision",
-        "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
+        "ExecutionStatusEnum": "workflows.engine.protocol.status.ExecutionStatus",
         "ApprovalStatusEnum": "workflows.models.approvals.ApprovalStatus",
         "RiskEnum": "workflows.models.approvals.ApprovalPolicy.Risk",
         "ToolKindEnum": "graphrag.models.ToolKind",

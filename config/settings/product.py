@@ -77,5 +77,5 @@ HOOKS: dict[str, Any] = {
     "execution_revealed": "reviews.runs.execution_view.revealed_execution",
     "context_view": "reviews.runs.execution_view.shown_context",
     # How people who may not change a workflow see its plan and default inputs: masked.
-    "definition_view": "reviews.planner.definition_view.shown_definition",
+    "definition_view": "reviews.authoring.definition_view.shown_definition",
 }

@@ -22,7 +22,7 @@ from mcp_types import INVALID_REQUEST
 
 from config.web.middleware import REQUEST_ID
 from workflows.api.problems import ROOTS, plain_problem
-from workflows.engine.bounded_json import DEFAULT
+from workflows.engine.values.bounded_json import DEFAULT
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 

@@ -20,7 +20,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.notifications import notice_text
 from workflows.common.schemas import FieldError
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.models import Absence
 

@@ -17,7 +17,7 @@ from reviews.decisions.masking import Masked, Rules, masked
 from workflows.admin.read_only import ReadOnly, block, link
 from workflows.approvals.selectors import approval_body, with_status
 from workflows.common.redaction import DOTS, mask_secrets
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.validation import installation_floor
 from workflows.mcp_gate.calls import answer_of
 from workflows.models import Approval, GateCall, GatePolicy

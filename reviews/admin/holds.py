@@ -44,8 +44,8 @@ from reviews.queue.key_arguments import (
 )
 from reviews.templatetags import desk
 from workflows.admin.read_only import ReadOnly, WorkflowFilter, link
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import Hold
 
 from .hold_actions import BUTTONS, TITLES, apply_action, bulk_result

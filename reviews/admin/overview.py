@@ -15,7 +15,7 @@ from reviews.components import labels
 from reviews.components.number_formatting import at_least, count_up_to
 from reviews.components.views import current_user
 from reviews.queue import selectors
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions import dispatch
 from workflows.executions.access import visible_to
 from workflows.metrics import process_liveness

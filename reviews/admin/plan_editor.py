@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
-from reviews.planner.editor_views import EditorView
-from reviews.planner.version_pages import RestoreView, VersionsView
-from reviews.planner.views import PlannerView
+from reviews.authoring.editor_views import EditorView
+from reviews.authoring.version_pages import RestoreView, VersionsView
+from reviews.authoring.views import PlannerView
 from workflows.models import Workflow
 
 _WORKFLOW = "admin:workflows_workflow_change"

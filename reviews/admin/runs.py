@@ -27,7 +27,7 @@ from reviews.runs.window import RunQuery
 from reviews.templatetags import desk
 from workflows.admin.filters import TimeFilter
 from workflows.admin.read_only import ReadOnly, WorkflowFilter, link, pretty
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.models import CommandLog, Execution, Hold
 
 #: Commands of one run that its page lists, newest first.

@@ -30,8 +30,8 @@ from reviews.models import HumanReviewRecord
 from reviews.queue.filters import risk_of
 from workflows.api.throttling import count_requests
 from workflows.common.schemas import FieldError
-from workflows.engine.reasons import Reason
-from workflows.engine.state import HoldReason
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.values.reasons import Reason
 from workflows.models import Hold
 
 if TYPE_CHECKING:

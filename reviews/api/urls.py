@@ -3,10 +3,10 @@
 from django.urls import path
 
 from reviews.audit import api as audit_api
+from reviews.authoring import api as planner_api
 from reviews.backtests import api as backtests_api
 from reviews.decisions import api as decisions_api
 from reviews.notifications import api as notifications_api
-from reviews.planner import api as planner_api
 from reviews.queue import api as queue_api
 from reviews.retention import api as retention_api
 

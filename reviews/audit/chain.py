@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from workflows.engine.bounded_json import JSON, canonical, digest
+from workflows.engine.values.bounded_json import JSON, canonical, digest
 
 #: The hash before the first record.
 GENESIS: Final = "0" * 64

@@ -17,7 +17,7 @@ from django.db import Error, connection, transaction
 
 from reviews import conf
 from workflows.common.line_files import append_lines
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 
 from . import signing
 from .chain import GENESIS

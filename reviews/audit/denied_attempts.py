@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from reviews.decisions.rights import NotAllowed
 from reviews.models import Decision, DeniedAttempt
-from workflows.engine.reasons import reason_fields
+from workflows.engine.values.reasons import reason_fields
 from workflows.executions.access import filter_visible
 from workflows.models import Hold, SecurityEvent
 from workflows.security_events.services import record_security_event

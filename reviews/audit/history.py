@@ -15,8 +15,8 @@ from reviews.queue.filters import plain_text
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
-from workflows.engine.dag import ExternalActionTask
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.plans.dag import ExternalActionTask
+from workflows.engine.policy.policies import TriggerPhase
 from workflows.executions.access import filter_visible
 from workflows.executions.selectors import task_spec
 from workflows.models import Approval, ExecutionReceipt, TaskAttempt

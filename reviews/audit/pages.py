@@ -41,8 +41,8 @@ from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
 from reviews.retention.selectors import erasure_of
 from reviews.templatetags.desk import json_with_line_breaks
 from workflows.common import keyset
-from workflows.engine.bounded_json import digest
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.values.bounded_json import digest
 from workflows.models import ExecutionReceipt, Workflow
 
 if TYPE_CHECKING:

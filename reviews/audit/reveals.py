@@ -20,7 +20,7 @@ from reviews.decisions.masking import Masked, Rules, Secret, masked
 from reviews.decisions.rights import NotAllowed, deciding_groups, fresh_user, group_names
 from reviews.models import HumanReviewRecord, SecretReveal
 from workflows.common.number_parsing import parse_natural_number
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.executions.access import AUDITOR, visible_to, with_erased
 from workflows.executions.selectors import TaskView, tasks_of
 from workflows.models import Execution, Hold, SecurityEvent

@@ -27,8 +27,8 @@ from django.db.models import (
 from reviews.models import HumanReviewRecord, PayloadKey, RetentionEntry
 from workflows.common.keyset import in_batches
 from workflows.common.secret_encryption import DecryptionFailed
-from workflows.engine.bounded_json import digest
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.values.bounded_json import digest
 from workflows.models import Approval, Execution, ExecutionReceipt, TaskAttempt
 
 from .chain import record_text, verify_chain

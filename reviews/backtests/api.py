@@ -25,7 +25,7 @@ from workflows.api.permission_classes import HasRole, HasScope, caller, require
 from workflows.api.problems import register
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.common.number_parsing import parse_natural_number
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions import access
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest

@@ -17,9 +17,9 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from reviews.models import Backtest
-from workflows.engine.bounded_json import digest
-from workflows.engine.policy import ReviewRules
-from workflows.engine.review_rules import evaluate_rules
+from workflows.engine.policy.policies import ReviewRules
+from workflows.engine.protocol.review_rules import evaluate_rules
+from workflows.engine.values.bounded_json import digest
 from workflows.executions import dispatch
 from workflows.models import ExecutionEvent
 

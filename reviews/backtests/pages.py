@@ -15,6 +15,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
+from reviews.authoring.fields import values_of
+from reviews.authoring.policy_form import skip_modes
+from reviews.authoring.rule_rows import BadRow, path_text, posted_expression, rows_context
 from reviews.backtests import preview, services
 from reviews.backtests.past_reviews import ReviewCase
 from reviews.backtests.totals import LISTED, Headline, headline
@@ -24,15 +27,12 @@ from reviews.components.reasons import render_reason, render_stored
 from reviews.components.tables import Row, Table
 from reviews.insights.charts import shares
 from reviews.models import Backtest
-from reviews.planner.fields import values_of
-from reviews.planner.policy_form import skip_modes
-from reviews.planner.rule_rows import BadRow, path_text, posted_expression, rows_context
 from reviews.templatetags.desk import lasting_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import redact
-from workflows.engine.plan_validation import Problem
-from workflows.engine.policy import ReviewRule, ReviewRules, TriggerPhase
-from workflows.engine.review_rules import Verdict
+from workflows.engine.plans.validation import Problem
+from workflows.engine.policy.policies import ReviewRule, ReviewRules, TriggerPhase
+from workflows.engine.protocol.review_rules import Verdict
 from workflows.executions.access import may_backtest, may_publish_rules, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow

@@ -11,8 +11,8 @@ from django.db import connection
 from pydantic import TypeAdapter, ValidationError
 
 from reviews.models import Backtest, open_payload
-from workflows.engine.dag import TaskSpec
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.plans.dag import TaskSpec
+from workflows.engine.policy.policies import TriggerPhase
 
 from .totals import PastReview, outcome_of
 

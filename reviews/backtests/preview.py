@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from reviews.models import Backtest
-from workflows.engine.policy import ReviewPolicy, ReviewRules
-from workflows.engine.review_rules import Verdict, evaluate_rules
+from workflows.engine.policy.policies import ReviewPolicy, ReviewRules
+from workflows.engine.protocol.review_rules import Verdict, evaluate_rules
 from workflows.models import Workflow
 
 from . import past_reviews

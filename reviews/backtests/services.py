@@ -10,9 +10,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 
 from reviews.models import Backtest
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
-from workflows.engine.reasons import Reason
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.reasons import Reason
 from workflows.executions.access import may_backtest, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow

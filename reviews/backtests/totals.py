@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from workflows.engine.reasons import reason_fields
-from workflows.engine.review_rules import Verdict
+from workflows.engine.protocol.review_rules import Verdict
+from workflows.engine.values.reasons import reason_fields
 
 Outcome = Literal["approved", "edited", "rejected", "expired"]
 OUTCOMES: Final[tuple[Outcome, ...]] = ("approved", "edited", "rejected", "expired")

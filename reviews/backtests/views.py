@@ -27,8 +27,8 @@ from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, fragment, page
 from reviews.models import Backtest
 from workflows.common.number_parsing import parse_natural_number
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.access import may_backtest, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow

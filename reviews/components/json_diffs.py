@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from workflows.common.schemas.json_pointer import to_pointer
-from workflows.engine.bounded_json import JSON, canonical, path_text
+from workflows.engine.values.bounded_json import JSON, canonical, path_text
 
 from .text_diffs import Segment, TextRow, folded, text_segments
 

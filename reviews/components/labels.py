@@ -18,9 +18,9 @@ from reviews.decisions.hold_text import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from reviews.templatetags.desk import lasting_text, visible
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import Execution, Hold
 
 _BEFORE = TriggerPhase.BEFORE_EXECUTION.value

@@ -9,15 +9,15 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from reviews.authoring.policy_labels import task_labelled
 from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.json_diffs import Change as Difference
 from reviews.components.json_diffs import diff
 from reviews.decisions.masking import Masked, masked
-from reviews.planner.policy_labels import task_labelled
-from workflows.engine.dag import Layers, Plan
-from workflows.engine.moves import is_critical
-from workflows.engine.permissions import NAMED
-from workflows.engine.plan_diff import Change, Spec, task_json, with_dependents
+from workflows.engine.plans.dag import Layers, Plan
+from workflows.engine.plans.diff import Change, Spec, task_json, with_dependents
+from workflows.engine.plans.risk import is_critical
+from workflows.engine.policy.permissions import NAMED
 
 from . import labels
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from workflows.engine.reasons import Reason, load_reason
+from workflows.engine.values.reasons import Reason, load_reason
 
 
 def render_reason(reason: Reason | str) -> str:

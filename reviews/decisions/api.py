@@ -44,10 +44,9 @@ from workflows.common.decision_formats import (
     is_foreign,
     translate_decision,
 )
-from workflows.engine.commands import MAX_UNDO_SECONDS
-from workflows.engine.plan_validation import Problem
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.standing_terms import (
+from workflows.engine.plans.validation import Problem
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.policy.standing_terms import (
     MAX_HOURS,
     MAX_USES,
     USES,
@@ -55,6 +54,7 @@ from workflows.engine.standing_terms import (
     StandingTerms,
     parse_rule,
 )
+from workflows.engine.protocol.commands import MAX_UNDO_SECONDS
 from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold

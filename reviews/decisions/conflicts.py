@@ -13,8 +13,8 @@ from reviews.components.json_diffs import MISSING
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.three_way_merge import MergeRow, merge
 from reviews.models import HumanReviewRecord, ReviewClaim
-from workflows.engine.bounded_json import digest
-from workflows.engine.reasons import Reason
+from workflows.engine.values.bounded_json import digest
+from workflows.engine.values.reasons import Reason
 from workflows.models import Hold
 
 

@@ -17,11 +17,11 @@ from django.utils.translation import ngettext
 
 from reviews.components.json_diffs import Path
 from workflows.common.schemas.json_pointer import pointer_keys, to_pointer
-from workflows.engine.bounded_json import path_text
-from workflows.engine.dag import Plan, is_reference
-from workflows.engine.expressions import ExpressionError, compiled
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.plans.dag import Plan, is_reference
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.values.bounded_json import path_text
+from workflows.engine.values.expressions import ExpressionError, compiled
 from workflows.executions.selectors import revision_of, speculative_results_behind
 from workflows.models import Hold
 

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from graphrag.catalogue.tool_record import ToolRecord
 from workflows.approvals.editable import locked_changes, pointer_path
 from workflows.common.schemas import FieldError, schema_errors, undeclared_keys
-from workflows.engine import plan_diff
-from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
-from workflows.engine.dag import CapabilityTask, ExternalActionTask, ToolTask
-from workflows.engine.plan_validation import Problem, validation_problems
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.plans import diff as plan_diff
+from workflows.engine.plans.dag import CapabilityTask, ExternalActionTask, ToolTask
+from workflows.engine.plans.validation import Problem, validation_problems
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.values.bounded_json import BoundedJSONError, canonical, check_value
 from workflows.executions.selectors import task_spec
 from workflows.models import Execution, Hold
 from workflows.permissions import capabilities

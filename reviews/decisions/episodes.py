@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from reviews.audit.history import records
 from reviews.components.json_diffs import diff
 from reviews.models import Decision, HumanReviewRecord, RecordSet
-from workflows.engine.bounded_json import path_text
-from workflows.engine.status import TaskStatus
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.values.bounded_json import path_text
 from workflows.models import Approval, TaskAttempt
 
 from .edits import schema_of, secret_rules

@@ -14,8 +14,8 @@ from workflows.approvals.editable import is_editable
 from workflows.approvals.selectors import is_awaited
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FormField
-from workflows.engine.dag import ExternalActionTask
-from workflows.engine.state import HoldReason
+from workflows.engine.plans.dag import ExternalActionTask
+from workflows.engine.protocol.state import HoldReason
 from workflows.executions.selectors import task_spec
 from workflows.models import Approval, Hold
 

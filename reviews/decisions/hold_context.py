@@ -20,9 +20,9 @@ from reviews.decisions.masking import Rules, masked
 from reviews.models import HumanReviewRecord, SecretReveal
 from reviews.templatetags.desk import look_of
 from workflows.common.redaction import mask_secrets
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
 from workflows.models import Hold
 

@@ -14,13 +14,13 @@ from reviews.components.highlighting import lines_of
 from reviews.components.reasons import render_reason
 from reviews.components.value_view import value_view
 from reviews.decisions.masking import Masked, masked
-from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
-from workflows.engine.permissions import NAMED, cap
-from workflows.engine.ports import FinishedTask
-from workflows.engine.state import ExecutionState, HoldReason, SkipReason, load_state
-from workflows.engine.status import TaskStatus
-from workflows.engine.task_errors import TaskFailed
-from workflows.engine.task_inputs import Spec, inputs_from, skip_reason
+from workflows.engine.plans.dag import CapabilityTask, CodeTask, ToolTask
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.policy.permissions import NAMED, cap
+from workflows.engine.protocol.ports import FinishedTask
+from workflows.engine.protocol.state import ExecutionState, HoldReason, SkipReason, load_state
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.protocol.task_inputs import Spec, inputs_from, skip_reason
 from workflows.executions.layer_summaries import short_name
 from workflows.executions.selectors import TaskView, revision_of
 from workflows.models import Hold

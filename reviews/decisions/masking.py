@@ -21,7 +21,7 @@ from workflows.common.schemas.form_shapes import (
     shape_of,
 )
 from workflows.common.schemas.forms import usable_schema
-from workflows.engine.bounded_json import JSON, canonical, path_text
+from workflows.engine.values.bounded_json import JSON, canonical, path_text
 
 _MARK: Final = re.compile(rf"\[{DOTS} ([1-9][0-9]{{0,5}})\]")
 

@@ -29,13 +29,12 @@ from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses
 from reviews.runs.panels import behind, overrides_context
 from workflows.common.schemas import FieldError
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import ExecutionEvent, Hold
 
 from .conflicts import conflict_context, shown_digest
 from .edit_impact import impact_context, takes_edits
-from .escalation import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
 from .external_action import (
     allows_edits,
     external_action_context,
@@ -46,6 +45,7 @@ from .hold_context import HoldContext, effects
 from .layer_review import REJECT_PRESETS as LAYER_PRESETS
 from .layer_review import layer_review_context
 from .masked_values import masks_context
+from .permission_requests import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
 from .plan_review import ALL_KEPT, KeptTasks, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
 from .standing_answer_form import NOT_GIVEN, StandingChoice, standing_context

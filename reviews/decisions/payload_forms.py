@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from workflows.common.schemas import FieldError, FormField, FormValue, form_fields, value_from_form
-from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
 
 from .masking import is_marked
 

@@ -12,15 +12,15 @@ from django.utils.translation import ngettext
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.decisions.masking import Masked
 from workflows.common.schemas import FieldError
-from workflows.engine.dag import Revision
-from workflows.engine.plan_diff import (
+from workflows.engine.plans.dag import Revision
+from workflows.engine.plans.diff import (
     Change,
     change_in_payload,
     changed_plan,
     with_dependents,
     without_tasks,
 )
-from workflows.engine.state import HoldReason
+from workflows.engine.protocol.state import HoldReason
 from workflows.executions.selectors import settled_ids
 from workflows.journal.writer import load_revision
 from workflows.models import Hold

@@ -11,9 +11,9 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from reviews.models import Decision, HumanReviewRecord
-from workflows.engine.permissions import NAMED
-from workflows.engine.reasons import Reason
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.permissions import NAMED
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.models import Absence, Execution, Hold, Shaper
 from workflows.permissions import deny_list, grants

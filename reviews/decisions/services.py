@@ -26,19 +26,19 @@ from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
 from workflows.approvals.standing_answers import terms_errors
 from workflows.common.schemas import FieldError
-from workflows.engine.actors import SYSTEM, Actor
-from workflows.engine.commands import (
+from workflows.engine.policy.standing_terms import StandingTerms
+from workflows.engine.protocol.actors import SYSTEM, Actor
+from workflows.engine.protocol.commands import (
     MAX_UNDO_SECONDS,
     ApprovalResponse,
     CheckpointResponse,
     ExpireHold,
     WithdrawAnswer,
 )
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
-from workflows.engine.reasons import Reason
-from workflows.engine.standing_terms import StandingTerms
-from workflows.engine.state import GrantScope
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.protocol.state import GrantScope
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command

@@ -15,8 +15,7 @@ from reviews.components.number_formatting import counted
 from workflows.approvals.standing_answers import offer_of
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
-from workflows.engine.bounded_json import BoundedJSONError, canonical, parse
-from workflows.engine.standing_terms import (
+from workflows.engine.policy.standing_terms import (
     MAX_HOURS,
     MAX_USES,
     USES,
@@ -26,6 +25,7 @@ from workflows.engine.standing_terms import (
     is_number,
     parse_rule,
 )
+from workflows.engine.values.bounded_json import BoundedJSONError, canonical, parse
 from workflows.models import Grant, Hold
 from workflows.permissions.grants import is_in_force
 

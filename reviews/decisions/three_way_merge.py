@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reviews.components.json_diffs import MISSING, Path, same
-from workflows.engine.bounded_json import JSON, path_text
+from workflows.engine.values.bounded_json import JSON, path_text
 
 
 @dataclass(frozen=True, slots=True)

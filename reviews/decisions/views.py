@@ -36,7 +36,6 @@ from reviews.decisions.edits import (
     payload_schema,
     shown_payload,
 )
-from reviews.decisions.escalation import GrantChoice, parse_grant_choice
 from reviews.decisions.pages import (
     MAX_SHOWN_CHARACTERS,
     FormState,
@@ -47,6 +46,7 @@ from reviews.decisions.pages import (
     verdict_context,
 )
 from reviews.decisions.payload_forms import posted_json, posted_value
+from reviews.decisions.permission_requests import GrantChoice, parse_grant_choice
 from reviews.decisions.plan_review import is_plan_review, parse_kept_tasks
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.similar_decisions import similar_decisions_context

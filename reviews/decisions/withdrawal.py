@@ -24,13 +24,13 @@ from reviews.audit.denied_attempts import denied_attempts_recorded
 from reviews.audit.records import DecisionEntry, write_record
 from reviews.components.reasons import render_reason
 from reviews.models import Decision, HumanReviewRecord
-from workflows.engine.actors import SYSTEM, Actor
-from workflows.engine.commands import SettleAnswer, WithdrawAnswer
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
-from workflows.engine.reasons import Reason
-from workflows.engine.state import HoldReason, load_state
-from workflows.engine.status import TRANSITIONS, ExecutionStatus
+from workflows.engine.protocol.actors import SYSTEM, Actor
+from workflows.engine.protocol.commands import SettleAnswer, WithdrawAnswer
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.protocol.state import HoldReason, load_state
+from workflows.engine.protocol.status import TRANSITIONS, ExecutionStatus
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.executions.services import CommandResult
 from workflows.models import Execution, Hold

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, visible_execution
 from workflows.common.redaction import mask_secrets
-from workflows.engine.decide import Refused
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.access import may_operate
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution

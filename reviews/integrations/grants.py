@@ -17,12 +17,12 @@ from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
 from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
-from reviews.decisions.escalation import scope_words
+from reviews.decisions.permission_requests import scope_words
 from reviews.decisions.standing_answer_form import standing_sentence
 from workflows.common import keyset
-from workflows.engine.decide import Refused
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.task_errors import attempt_reason
+from workflows.engine.plans.task_errors import attempt_reason
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.decide import Refused
 from workflows.models import Grant
 from workflows.permissions.grants import in_force, may_revoke, revoke, visible_grants
 

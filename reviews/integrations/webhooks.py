@@ -26,7 +26,7 @@ from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from workflows.common import keyset
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
-from workflows.engine.decide import Refused
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.access import ADMIN, may_subscribe, roles_of, visible_to
 from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint

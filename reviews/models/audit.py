@@ -18,7 +18,7 @@ from django.utils.functional import cached_property
 
 from workflows.common.guards import AppendOnly, AppendOnlyUntilErased, NoTruncate
 from workflows.common.secret_encryption import decrypt
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 
 from .record_guards import ContinuesChain, EmptiedByRetention
 
@@ -266,7 +266,7 @@ class DeniedAttempt(models.Model):
     source = models.CharField(max_length=20)
     wanted = models.CharField(max_length=20, choices=Decision.choices)
     code = models.CharField(max_length=30)
-    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
+    # English text, code and parameters of a `workflows.engine.values.reasons.Reason`.
     reason = models.TextField()
     reason_code = models.CharField(max_length=40, default="", db_default="")
     reason_params = models.JSONField(default=dict, db_default={})

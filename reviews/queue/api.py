@@ -29,7 +29,7 @@ from workflows.api.parsers import (
 )
 from workflows.api.permission_classes import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.serializers import StrictSerializer
-from workflows.engine.commands import MAX_UNDO_SECONDS
+from workflows.engine.protocol.commands import MAX_UNDO_SECONDS
 from workflows.executions.idempotency import Part, StoredResponse, json_text
 from workflows.models import Hold
 

@@ -20,8 +20,8 @@ from reviews.decisions.services import HoldNotFound, Token, visible_hold
 from reviews.models import Decision
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
-from workflows.engine.commands import MAX_UNDO_SECONDS
-from workflows.engine.reasons import Reason, reason_fields
+from workflows.engine.protocol.commands import MAX_UNDO_SECONDS
+from workflows.engine.values.reasons import Reason, reason_fields
 
 from . import claims
 from .filters import risk_of

@@ -30,7 +30,7 @@ from reviews.models import ReviewClaim
 from reviews.notifications.claim_notices import claim_assigned
 from reviews.sockets import broadcasts
 from workflows.common.schemas import FieldError
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.executions.access import may_operate
 from workflows.models import Hold
 

@@ -13,10 +13,10 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import fresh_user, right_now
 from reviews.decisions.services import Token, check_token, log_refusals, visible_hold
 from workflows.common.schemas import FieldError
-from workflows.engine.commands import ExtendHold
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.commands import ExtendHold
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.executions.services import submit_command
 from workflows.models import Hold

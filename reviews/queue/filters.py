@@ -13,9 +13,9 @@ from reviews.models import RecordWords
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
-from workflows.engine import risk
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.plans import risk
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import Hold, Waiting
 
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
@@ -29,7 +29,8 @@ PHASES: Final = tuple(phase.value for phase in TriggerPhase)
 KEYS: Final = ("q", "workflow", "phase", "reason", "risk", "group", "sort")
 _MAX_CHARACTERS = 200
 
-# `critical`: `workflows.engine.risk` calls the task, or a task of the layer or plan change, high.
+# `critical`: the task, or a task of the layer or plan change, is of high risk
+# (`workflows.engine.plans.risk`).
 # The review of an output is about what has already run.
 _HIGH = (
     Q(reason=HoldReason.ESCALATION.value)

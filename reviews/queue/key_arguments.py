@@ -12,9 +12,9 @@ from django.utils.translation import ngettext
 from reviews.decisions.edits import secret_rules
 from reviews.decisions.hold_text import one_line
 from reviews.decisions.masking import Rules, is_marked, masked
-from workflows.engine.plan_diff import change_in_payload
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.plans.diff import change_in_payload
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.executions.layer_summaries import short_name
 from workflows.models import Hold
 from workflows.permissions import capabilities

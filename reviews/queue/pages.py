@@ -32,7 +32,7 @@ from reviews.queue.key_arguments import (
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
 from workflows.common import keyset
-from workflows.engine.state import HoldReason
+from workflows.engine.protocol.state import HoldReason
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.models import Hold, Workflow
 

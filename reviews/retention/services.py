@@ -24,7 +24,7 @@ from reviews.models import ErasableRun, LegalHold, RetentionEntry, RetentionPoli
 from workflows.common.crashpoints import crashpoint
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.models import Execution, Gate, SecurityEvent, Workflow
 from workflows.security_events.services import record_security_event

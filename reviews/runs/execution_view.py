@@ -25,9 +25,9 @@ from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Masked, Rules, masked
 from reviews.decisions.rights import NotAllowed, fresh_user
 from workflows.common.redaction import mask_secrets
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.reasons import Reason
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.values.reasons import Reason
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution, Hold
 

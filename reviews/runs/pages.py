@@ -19,6 +19,7 @@ from django.utils.translation import ngettext
 
 from reviews import conf
 from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
+from reviews.authoring.definition_view import definition_rules
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.plan_diff import PlanDiff, diff_context
@@ -30,7 +31,6 @@ from reviews.decisions.masking import Masked, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import cannot_be_approved
 from reviews.integrations.capabilities import creation_offer
-from reviews.planner.definition_view import definition_rules
 from reviews.queue import selectors
 from reviews.queue.pages import demo_url, queue_url
 from reviews.retention.selectors import legal_holds_of
@@ -56,10 +56,10 @@ from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
-from workflows.engine.commands import Continue, Replan
-from workflows.engine.dag import Revision
-from workflows.engine.plan_diff import change_between
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.plans.dag import Revision
+from workflows.engine.plans.diff import change_between
+from workflows.engine.protocol.commands import Continue, Replan
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.executions.selectors import (
     TaskView,

@@ -12,13 +12,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from reviews.authoring.policy_labels import policy_label, policy_value
 from reviews.components.number_formatting import counted, number_text
 from reviews.decisions.api_context import shown_overrides
-from reviews.planner.policy_labels import policy_label, policy_value
 from reviews.templatetags.desk import seconds_text
 from workflows import conf
-from workflows.engine.policy import Policy
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.selectors import (
     SpeculationCounts,
     open_holds,

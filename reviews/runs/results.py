@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from reviews.components.value_view import value_view
 from reviews.decisions.masking import Masked
-from workflows.engine.permissions import NAMED
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.policy.permissions import NAMED
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 from workflows.executions.selectors import TaskView, revision_of
 from workflows.models import Execution
 from workflows.tools.run_folders import folder_name

@@ -17,9 +17,9 @@ from reviews.components.reasons import render_reason, render_stored
 from reviews.decisions.masking import Rules, masked
 from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.replanning import requirement_reason
-from workflows.engine.task_errors import attempt_reason
+from workflows.engine.plans.task_errors import attempt_reason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.replanning import requirement_reason
 from workflows.models import ExecutionEvent
 
 Payload = Mapping[str, Any]

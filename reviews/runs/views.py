@@ -19,6 +19,8 @@ from django.views.generic import View
 from pydantic import ValidationError
 
 from reviews.audit.pages import history_url
+from reviews.authoring.pages import workflow_context
+from reviews.authoring.rights import check_may_start
 from reviews.components.labels import run_title
 from reviews.components.reasons import render_reason
 from reviews.components.views import (
@@ -35,8 +37,6 @@ from reviews.components.views import (
 from reviews.decisions.edits import inputs_schema
 from reviews.decisions.masking import NotRestorable, restored
 from reviews.decisions.payload_forms import posted_json, posted_value
-from reviews.planner.pages import workflow_context
-from reviews.planner.rights import check_may_start
 from reviews.retention.selectors import erasure_of
 from reviews.runs.pages import (
     Draft,
@@ -55,10 +55,10 @@ from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import start_demo as begin_demo
-from workflows.engine.commands import Abort, AddMessage, Continue, Replan
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.commands import Abort, AddMessage, Continue, Replan
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.values.reasons import Reason
 from workflows.executions.access import actor_of, may_operate, may_start, with_erased
 from workflows.executions.selectors import live_version, tasks_of
 from workflows.executions.services import (
@@ -199,7 +199,9 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
         "workflow": workflow_context(current_user(request), workflow),
         "starter": starter(workflow, values=posted.value, errors=errors, rejected=posted.rejected),
     }
-    return page(request, "reviews/planner/workflow.html", context, section="workflows", status=422)
+    return page(
+        request, "reviews/authoring/workflow.html", context, section="workflows", status=422
+    )
 
 
 #: Kind of a command → the error if its text is missing or too long.

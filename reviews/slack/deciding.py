@@ -26,7 +26,7 @@ from reviews.decisions.payload_forms import posted_value
 from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
 from reviews.notifications import notice_text
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.models import Hold
 
 from . import messages, outbox

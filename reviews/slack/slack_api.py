@@ -10,7 +10,7 @@ from reviews import conf
 from reviews.models import SlackWorkspace
 from workflows.common import outbound_http
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.policy.permissions import PermissionSet
 from workflows.webhooks.attempts import USER_AGENT, retry_after_seconds
 
 #: Wait after a rate limit without Retry-After.

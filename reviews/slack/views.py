@@ -21,7 +21,7 @@ from reviews.components.views import SeeOther, current_user, page
 from reviews.models import SlackWorkspace
 from reviews.notifications.pages import preferences_context
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
-from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
 
 from . import accounts, interactions, signatures
 from .deciding import BadPayload

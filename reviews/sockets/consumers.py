@@ -30,7 +30,7 @@ from redis.exceptions import RedisError
 
 from workflows.common.number_parsing import parse_natural_number
 from workflows.conf import connections_each
-from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, Limits, parse
 from workflows.metrics import process_liveness
 from workflows.realtime.batched_reads import ReadFailed, seconds_to_poll
 from workflows.realtime.connection_limits import acquire

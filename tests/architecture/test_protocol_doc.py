@@ -3,7 +3,7 @@
 import re
 
 from tests.architecture.files import ROOT
-from workflows.engine.status import TRANSITIONS, ExecutionStatus
+from workflows.engine.protocol.status import TRANSITIONS, ExecutionStatus
 
 ARROW = re.compile(r"^\s*(\[\*\]|\w+)\s*-->\s*(\[\*\]|\w+)", re.MULTILINE)
 DIAGRAM = re.compile(r"```mermaid\s*\n\s*stateDiagram(?:-v2)?\b(.*?)```", re.DOTALL)

@@ -11,8 +11,8 @@ from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly
 from tests.support.actors import actor_named
 from workflows.agents import RegisteredAgents
-from workflows.engine.commands import UpdateState
-from workflows.engine.execute_move import agent_question
+from workflows.engine.protocol.commands import UpdateState
+from workflows.engine.protocol.execute_move import agent_question
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.layer_summaries import summarise

@@ -10,7 +10,7 @@ from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
 from tests.support.actors import actor_named
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions import dispatch, services
 from workflows.executions.selectors import tasks_of
 from workflows.journal.prepared_statements import execute

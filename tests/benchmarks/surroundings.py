@@ -214,7 +214,7 @@ def start_quietly(plan: Any, **more: Any) -> int:
 
 def wait_until_final(execution_id: int, seconds: float = 300) -> None:
     """Until the execution has ended."""
-    from workflows.engine.status import ExecutionStatus
+    from workflows.engine.protocol.status import ExecutionStatus
     from workflows.models import Execution
 
     deadline = time.monotonic() + seconds

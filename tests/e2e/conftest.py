@@ -67,10 +67,10 @@ print(Execution.objects.order_by("-pk").values_list("pk", flat=True).first() or 
 """
 ABORT = """
 from contextlib import suppress
-from workflows.engine.actors import SYSTEM
-from workflows.engine.commands import Abort
-from workflows.engine.decide import Refused
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.actors import SYSTEM
+from workflows.engine.protocol.commands import Abort
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.services import submit_command
 from workflows.models import Execution
 paused = Execution.objects.filter(status=ExecutionStatus.PAUSED_FOR_REVIEW, pk__gt={newest})

@@ -26,7 +26,7 @@ from tests.e2e.personas import LATER
 from tests.e2e.product import Product, running_product
 from tests.e2e.test_bell import mails
 from tests.e2e.test_review import Api, sign_in
-from tests.integration.workflows.mcp_gateway.web import Agent
+from tests.integration.workflows.mcp_server.web import Agent
 from tests.support.slack_server import Slack, press, signed, slack_on_loopback
 
 CLIENT = ROOT / "workflows/approvals/client"

@@ -22,10 +22,10 @@ from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Interventions, Outcome
 from tests.stateful.plans import INPUTS
 from tests.stateful.world import Call, News, Row, World
-from workflows.engine.actors import Actor
-from workflows.engine.dag import Plan
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
+from workflows.engine.plans.dag import Plan
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
 from workflows.executions.dispatch import DEFAULT, QUEUES
 from workflows.executions.jobs import advance, speculate
 from workflows.executions.recovery import sweep

@@ -21,16 +21,16 @@ from tests.stateful.world import Call, News, Row, World
 from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import Bookmark, MemoryJournal, Stored
 from workflows.agents import RegisteredAgents
-from workflows.engine import commands as cmd
-from workflows.engine.dag import Plan
-from workflows.engine.decide import Refused
-from workflows.engine.events import dump_event
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import Busy, LeaseLost, Ports, StaleVersion
-from workflows.engine.state import Hold, HoldReason, dump_state
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.plans.dag import Plan
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol import commands as cmd
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.events import dump_event
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import Busy, LeaseLost, Ports, StaleVersion
+from workflows.engine.protocol.state import Hold, HoldReason, dump_state
+from workflows.engine.protocol.status import ExecutionStatus
 
 MANY_MOVES = 100_000
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)

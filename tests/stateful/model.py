@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.stateful.oracle import ESCALATION, Interventions, Verdict
-from workflows.engine.dag import Plan
-from workflows.engine.state import ExecutionState
+from workflows.engine.plans.dag import Plan
+from workflows.engine.protocol.state import ExecutionState
 
 Event = Mapping[str, Any]
 FINAL = frozenset({"COMPLETED", "FAILED", "ABORTED"})

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workflows.engine.dag import Plan, ToolTask
+from workflows.engine.plans.dag import Plan, ToolTask
 
 BAD = frozenset({"FAILED", "REJECTED"})
 ESCALATION = "ESCALATION"

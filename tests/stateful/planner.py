@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.ports import NewPlan, TaskFailed
+from workflows.engine.plans.dag import Plan, ToolTask
+from workflows.engine.protocol.ports import NewPlan, TaskFailed
 
 IMPOSSIBLE = "impossible"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.ports import (
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import (
     Failure,
     Heartbeat,
     PermissionEscalationNeeded,

@@ -8,7 +8,7 @@ import pytest
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, fence_of, mortal_processes, work
 from tests.support.catalogue import stock_catalogue
-from workflows.engine.actors import Actor
+from workflows.engine.protocol.actors import Actor
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (
     fork_execution,

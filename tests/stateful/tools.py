@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.stateful.scripted import host_of, need_of
 from tests.support.toolkit import note
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.ports import TaskFailed
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.context import ToolContext
 from workflows.tools.registry import tool
 

@@ -14,8 +14,8 @@ from django.db import connection
 
 from tests.stateful.scripted import PowerCut
 from workflows.common import crashpoints
-from workflows.engine.loop import step
-from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import LeaseLost, StaleVersion
 from workflows.executions import services
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution

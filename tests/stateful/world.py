@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from tests.stateful.model import FINAL, Answer, Model
 from tests.stateful.oracle import Interventions, Outcome, expected, status_fits
 from tests.stateful.workers import Sleeper, dies_at
-from workflows.engine.dag import Plan
-from workflows.engine.events import load_event
-from workflows.engine.evolve import evolve
-from workflows.engine.plan_diff import changed_plan, load_change
-from workflows.engine.state import ExecutionState, dump_state, load_state
+from workflows.engine.plans.dag import Plan
+from workflows.engine.plans.diff import changed_plan, load_change
+from workflows.engine.protocol.events import load_event
+from workflows.engine.protocol.evolve import evolve
+from workflows.engine.protocol.state import ExecutionState, dump_state, load_state
 
 #: Bytes of control state: a base, and so many per task of the layer and per open hold.
 STATE_BASE, STATE_PER_TASK, STATE_PER_HOLD = 700, 900, 400

@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from workflows.engine.actors import SYSTEM, Actor
+from workflows.engine.protocol.actors import SYSTEM, Actor
 
 
 def actor_named(name: str) -> Actor:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 
 ROOT = "/api/v1/approvals/"
 TOKEN = "hp_test"

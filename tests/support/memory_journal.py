@@ -13,16 +13,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.actors import actor_named
-from workflows.engine import events as ev
-from workflows.engine.actors import SYSTEM, Actor
-from workflows.engine.dag import Plan, Revision
-from workflows.engine.decision_history import decision_of, is_decision
-from workflows.engine.evolve import evolve
-from workflows.engine.policy import Policy
-from workflows.engine.ports import Busy, FinishedTask, LeaseLost, QueuedCommand, StaleVersion
-from workflows.engine.reducers import merge_context
-from workflows.engine.state import ExecutionState, HoldReason, SkipReason, forked
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.plans.dag import Plan, Revision
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.actors import SYSTEM, Actor
+from workflows.engine.protocol.decision_history import decision_of, is_decision
+from workflows.engine.protocol.evolve import evolve
+from workflows.engine.protocol.ports import (
+    Busy,
+    FinishedTask,
+    LeaseLost,
+    QueuedCommand,
+    StaleVersion,
+)
+from workflows.engine.protocol.reducers import merge_context
+from workflows.engine.protocol.state import ExecutionState, HoldReason, SkipReason, forked
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 
 LEASE_SECONDS = 30.0
 #: How many checkpoints of an execution are kept.

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.toolkit import calls, note
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.tools.context import ToolContext
 from workflows.tools.registry import tool
 

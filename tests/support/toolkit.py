@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.context import ToolContext
 from workflows.tools.registry import tool
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 from pydantic import ValidationError as Invalid
 
 from workflows.calendars.business_time import due, holiday_name
-from workflows.engine.policy import BusinessHours
+from workflows.engine.policy.policies import BusinessHours
 from workflows.models import BusinessCalendar
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy
 
-from workflows.engine.task_errors import attempt_reason
+from workflows.engine.plans.task_errors import attempt_reason
 from workflows.models import Capability, Grant
 from workflows.permissions.capabilities import raised_sets
 from workflows.permissions.grants import IN_FORCE, SPENT

@@ -18,9 +18,9 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field
 
 from workflows.common import background_loop
-from workflows.engine.commands import shortened
-from workflows.engine.ports import AgentAnswer, AgentQuestion
-from workflows.engine.task_errors import TaskFailed
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.protocol.commands import shortened
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage

@@ -8,8 +8,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import lru_cache
 from typing import Protocol
 
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Heartbeat, TaskFailed
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion, Heartbeat, TaskFailed
+from workflows.engine.values.reasons import Reason
 
 from .llm import LLMAgent
 from .rules import RuleAgent

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from workflows.engine.dataflow import condition_holds, expression_error
-from workflows.engine.expressions import Budget
-from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.engine.plans.dataflow import condition_holds, expression_error
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion
+from workflows.engine.values.expressions import Budget
 
 
 class Rule(BaseModel):

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.policy.permissions import PermissionSet
 from workflows.executions import access
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Capability

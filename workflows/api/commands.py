@@ -13,8 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
 from workflows.executions import access, services
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest

@@ -7,7 +7,7 @@ import re
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Workflow
 

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows import conf
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.models import Execution
 from workflows.realtime.clients import LiveClient
 from workflows.realtime.connection_limits import ConnectionSlot, acquire

@@ -16,8 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.engine.commands import AddMessage
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.idempotency import StoredResponse, json_text

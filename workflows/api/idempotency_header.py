@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from workflows.common.secret_encryption import DecryptionFailed
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions import idempotency
 from workflows.executions.idempotency import Part, StoredResponse
 from workflows.executions.validation import InvalidRequest

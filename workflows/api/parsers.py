@@ -11,7 +11,14 @@ from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from workflows.engine.bounded_json import DEFAULT, JSON, WITH_PLAN, BoundedJSONError, Limits, parse
+from workflows.engine.values.bounded_json import (
+    DEFAULT,
+    JSON,
+    WITH_PLAN,
+    BoundedJSONError,
+    Limits,
+    parse,
+)
 
 from .problems import BodyTooLarge
 

@@ -11,8 +11,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from workflows.common.redaction import mask_secrets
-from workflows.engine.decision_history import decision_of
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.decision_history import decision_of
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.selectors import TaskView
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
 from workflows.planning.planner import MAX_INTENT

@@ -25,7 +25,7 @@ from workflows.api.parsers import query_params, validated_body
 from workflows.api.permission_classes import HasRole, caller, has_scope, require
 from workflows.api.problems import IdempotencyMismatch
 from workflows.api.serializers import ID_PATTERN, PlainSerializer, StrictSerializer
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.policy.policies import TriggerPhase
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused, StoredResponse, json_text
 from workflows.models import Approval

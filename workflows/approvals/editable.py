@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 
 Editable = Literal[True] | Collection[str]
 

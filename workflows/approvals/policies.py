@@ -10,9 +10,11 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from workflows import conf
-from workflows.engine.dag import ExternalActionTask, ToolTask
-from workflows.engine.plan_validation import Problem, validation_problems
-from workflows.engine.policy import (
+from workflows.engine.plans.dag import ExternalActionTask, ToolTask
+from workflows.engine.plans.risk import Risk, highest_risk, task_risk
+from workflows.engine.plans.validation import Problem, validation_problems
+from workflows.engine.policy.floor import loosened_review
+from workflows.engine.policy.policies import (
     AgentDecisions,
     LayerApproval,
     PlanReview,
@@ -21,8 +23,6 @@ from workflows.engine.policy import (
     ReviewRules,
     Speculation,
 )
-from workflows.engine.policy_floor import loosened_review
-from workflows.engine.risk import Risk, highest_risk, task_risk
 from workflows.executions.validation import InvalidRequest, installation_floor
 from workflows.models import ApprovalPolicy
 from workflows.planning.planner import known_tools

@@ -9,8 +9,8 @@ from django.contrib.admin.models import ADDITION, CHANGE, DELETION
 from django.db import transaction
 from django.http import Http404
 
-from workflows.engine.dag import ExternalActionTask, Plan
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.dag import ExternalActionTask, Plan
+from workflows.engine.plans.validation import Problem
 from workflows.executions.validation import InvalidRequest, check_groups
 from workflows.models import ApprovalPolicy
 from workflows.security_events.services import log_change

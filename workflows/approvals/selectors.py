@@ -23,12 +23,12 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from workflows import conf
-from workflows.engine.bounded_json import digest
-from workflows.engine.dag import ExternalActionTask
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import load_state
-from workflows.engine.status import ExecutionStatus, TaskStatus
-from workflows.engine.task_inputs import as_submitted
+from workflows.engine.plans.dag import ExternalActionTask
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import load_state
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
+from workflows.engine.protocol.task_inputs import as_submitted
+from workflows.engine.values.bounded_json import digest
 from workflows.executions import access
 from workflows.executions.selectors import holds_of, revision_of
 from workflows.models import Approval, Execution, ExecutionEvent, GateCall, Hold, TaskAttempt

@@ -20,13 +20,13 @@ from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import schema_errors, schema_problem
-from workflows.engine.bounded_json import digest
-from workflows.engine.commands import Abort, ReportResult, ResubmitAction
-from workflows.engine.dag import SOURCES, ExternalActionTask, Plan
-from workflows.engine.loop import step
-from workflows.engine.plan_validation import Problem
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.engine.plans.dag import SOURCES, ExternalActionTask, Plan
+from workflows.engine.plans.validation import Problem
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.commands import Abort, ReportResult, ResubmitAction
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import LeaseLost, StaleVersion
+from workflows.engine.values.bounded_json import digest
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused
 from workflows.executions.services import ports, submit_command

@@ -15,10 +15,9 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 
 from workflows.common.schemas import FieldError
-from workflows.engine.dag import ExternalActionTask
-from workflows.engine.reasons import Reason
-from workflows.engine.risk import RISKS
-from workflows.engine.standing_terms import (
+from workflows.engine.plans.dag import ExternalActionTask
+from workflows.engine.plans.risk import RISKS
+from workflows.engine.policy.standing_terms import (
     USES,
     Rule,
     StandingTerms,
@@ -29,7 +28,8 @@ from workflows.engine.standing_terms import (
     parse_rule,
     sums_after,
 )
-from workflows.engine.status import TaskStatus
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.models import ApprovalPolicy, Grant, Hold, TaskAttempt
 from workflows.permissions.grants import IN_FORCE

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import holidays
 
-from workflows.engine.policy import BusinessHours
+from workflows.engine.policy.policies import BusinessHours
 
 #: No deadline lies further ahead, whatever the calendar.
 MAX_DAYS: Final = 3660

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.engine.policy import BusinessHours, Policy
+from workflows.engine.policy.policies import BusinessHours, Policy
 from workflows.models import BusinessCalendar
 
 

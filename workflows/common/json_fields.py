@@ -9,7 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.fields import InvalidJSONInput
 
-from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
 
 
 class JSONTextarea(forms.Textarea):

@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from workflows.common.http_headers import header_problem
 from workflows.common.stored_text import printable
-from workflows.engine.permissions import (
+from workflows.engine.policy.permissions import (
     IPAddress,
     PermissionSet,
     canonical_host,
@@ -32,7 +32,7 @@ from workflows.engine.permissions import (
     is_private_host,
     parse_address,
 )
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.permissions import deny_list
 
 Resolver = Callable[[str, int], Sequence[str]]

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from workflows.engine.bounded_json import JSON
-from workflows.engine.secret_text import (
+from workflows.engine.values.bounded_json import JSON
+from workflows.engine.values.secret_text import (
     DOTS,
     NAME,
     PRIVATE_KEY,

@@ -12,7 +12,13 @@ from typing import Any, Final
 
 import yaml
 
-from workflows.engine.bounded_json import DEFAULT, BoundedJSONError, Limits, check_value, path_text
+from workflows.engine.values.bounded_json import (
+    DEFAULT,
+    BoundedJSONError,
+    Limits,
+    check_value,
+    path_text,
+)
 
 _TAG = "tag:yaml.org,2002:"
 _CONSTANTS: Final = {

@@ -6,7 +6,7 @@ loop define it:
 - `next_move(state)` returns a worker's next move.  The order of its checks is the protocol.
 - `decide(state, command)` turns a command into events, or refuses it with a reason.
 - `evolve(state, event)` folds an event into the state.  Nothing else changes a state, and it
-  checks every change of status against `status.TRANSITIONS`.
+  checks every change of status against `protocol.status.TRANSITIONS`.
 - `step()` claims a lease, then calls `next_move`, executes the move and records its events until
   the execution rests.  `submit()` decides and records one command for an execution at rest.
 
@@ -22,5 +22,8 @@ The order of the checks has these consequences:
 A task may run more than once (a worker may die between the effect and the record), but its result
 is applied once.  `TaskCall.key` is identical for every repetition of one attempt.
 
-Next, read `loop`, then `moves`, `decide`, `evolve` and `state`.
+The packages import in one direction: `protocol` (the functions above), `plans` (tasks, validation,
+risk), `policy` (reviews, floors, permissions), `values` (JSON, expressions, texts).
+
+Next, read `protocol.loop`, then `moves`, `decide`, `evolve` and `state` beside it.
 """

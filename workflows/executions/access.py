@@ -12,7 +12,7 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
-from workflows.engine.actors import Actor
+from workflows.engine.protocol.actors import Actor
 from workflows.models import ROLE_GROUPS, Absence, Audience, Execution, Workflow
 
 if TYPE_CHECKING:

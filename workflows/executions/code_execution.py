@@ -9,10 +9,10 @@ from typing import Any
 
 from workflows import conf
 from workflows.common.schemas import FieldError, schema_errors
-from workflows.engine.dag import CapabilityTask, CodeTask
-from workflows.engine.permissions import is_scratch_path
-from workflows.engine.ports import TaskCall, TaskFailed
-from workflows.engine.reasons import Reason
+from workflows.engine.plans.dag import CapabilityTask, CodeTask
+from workflows.engine.policy.permissions import is_scratch_path
+from workflows.engine.protocol.ports import TaskCall, TaskFailed
+from workflows.engine.values.reasons import Reason
 from workflows.permissions import deny_list
 from workflows.permissions.capabilities import StoredCode
 from workflows.permissions.effective import EffectivePermissions

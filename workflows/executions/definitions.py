@@ -13,10 +13,10 @@ from django.utils.module_loading import import_string
 
 from workflows.common.redaction import DOTS, mask_secrets
 from workflows.common.schemas import schema_problem
-from workflows.engine.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, check_value
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
-from workflows.engine.reasons import Reason
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.bounded_json import DEFAULT, WITH_PLAN, BoundedJSONError, check_value
+from workflows.engine.values.reasons import Reason
 from workflows.models import SecurityEvent, Workflow, WorkflowVersion
 from workflows.planning.planner import suggest
 from workflows.security_events.services import record_security_event

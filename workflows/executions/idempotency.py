@@ -21,9 +21,9 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from workflows.common.secret_encryption import decrypt, encrypt
-from workflows.engine.bounded_json import digest
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.values.bounded_json import digest
 from workflows.models import IdempotencyKey
 
 from . import access

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from workflows.engine.loop import step
-from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import LeaseLost, StaleVersion
 from workflows.models import Execution
 from workflows.planning.learning import learn_from, learn_from_all
 from workflows.speculation.services import run_speculation

@@ -31,8 +31,8 @@ from workflows.common import background_loop
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import UndecryptedText
 from workflows.common.stored_text import storable
-from workflows.engine.dag import ExternalActionTask, ToolTask
-from workflows.engine.ports import (
+from workflows.engine.plans.dag import ExternalActionTask, ToolTask
+from workflows.engine.protocol.ports import (
     Failure,
     Heartbeat,
     PermissionEscalationNeeded,
@@ -42,7 +42,7 @@ from workflows.engine.ports import (
     TaskFailed,
     TaskResult,
 )
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.models import McpServer
 from workflows.permissions import deny_list
 from workflows.permissions.effective import EffectivePermissions, GrantWatch, effective_permissions

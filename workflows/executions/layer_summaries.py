@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from workflows.common.redaction import redact, redact_text
-from workflows.engine.bounded_json import JSON
-from workflows.engine.dag import AnyTask
-from workflows.engine.ports import Run
+from workflows.engine.plans.dag import AnyTask
+from workflows.engine.protocol.ports import Run
+from workflows.engine.values.bounded_json import JSON
 
 #: 900 tokens of four characters, below the limit of 1,000 tokens for a summary.
 _SUMMARY_LENGTH: Final = 3_600

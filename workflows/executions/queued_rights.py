@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workflows.engine.commands import (
+from workflows.engine.plans.validation import PlanInvalid
+from workflows.engine.protocol.commands import (
     Abort,
     AddMessage,
     ExtendHold,
@@ -12,9 +13,8 @@ from workflows.engine.commands import (
     ReportResult,
     ResubmitAction,
 )
-from workflows.engine.plan_validation import PlanInvalid
-from workflows.engine.ports import QueuedCommand
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.ports import QueuedCommand
+from workflows.engine.values.reasons import Reason
 from workflows.models import Execution, Hold
 from workflows.permissions import tokens
 

@@ -20,10 +20,10 @@ from django.utils.module_loading import import_string
 
 from workflows import conf
 from workflows.common.crashpoints import crashpoint
-from workflows.engine.actors import SYSTEM
-from workflows.engine.commands import EscalateHold, ExpireHold
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
+from workflows.engine.protocol.actors import SYSTEM
+from workflows.engine.protocol.commands import EscalateHold, ExpireHold
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
 from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
 from workflows.planning.learning import batched, unlearned

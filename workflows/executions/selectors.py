@@ -25,13 +25,13 @@ from django.db.models.expressions import Combinable
 
 from workflows import conf
 from workflows.common.redaction import mask_secrets
-from workflows.engine.actors import SYSTEM
-from workflows.engine.dag import AnyTask, Revision
-from workflows.engine.decide import DecisionContext, Refused, decide
-from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
-from workflows.engine.policy import Policy
-from workflows.engine.state import RemoteCall, SkipReason, load_state
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.plans.dag import AnyTask, Revision
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.actors import SYSTEM
+from workflows.engine.protocol.decide import DecisionContext, Refused, decide
+from workflows.engine.protocol.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
+from workflows.engine.protocol.state import RemoteCall, SkipReason, load_state
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 from workflows.journal.lineage import ancestors_of
 from workflows.journal.writer import load_revision
 from workflows.models import Execution, ExecutionEvent, Hold, Speculation, TaskAttempt

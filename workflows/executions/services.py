@@ -24,16 +24,22 @@ from workflows.agents import RegisteredAgents
 from workflows.calendars.services import with_business_hours
 from workflows.common.crashpoints import crashpoint
 from workflows.common.redaction import mask_secrets
-from workflows.engine.actors import SYSTEM, Actor
-from workflows.engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
-from workflows.engine.dag import CapabilityTask, ToolTask
-from workflows.engine.decide import Refused
-from workflows.engine.loop import submit
-from workflows.engine.plan_validation import PlanInvalid, Problem, validation_problems
-from workflows.engine.policy import Policy, ReviewRules
-from workflows.engine.policy_floor import Change
-from workflows.engine.ports import Busy, Ports, Run, StaleVersion
-from workflows.engine.reasons import Reason, load_reason, reason_fields
+from workflows.engine.plans.dag import CapabilityTask, ToolTask
+from workflows.engine.plans.validation import PlanInvalid, Problem, validation_problems
+from workflows.engine.policy.floor import Change
+from workflows.engine.policy.policies import Policy, ReviewRules
+from workflows.engine.protocol.actors import SYSTEM, Actor
+from workflows.engine.protocol.commands import (
+    FailExecution,
+    InjectTask,
+    ModifyArgs,
+    Replan,
+    load_command,
+)
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.loop import submit
+from workflows.engine.protocol.ports import Busy, Ports, Run, StaleVersion
+from workflows.engine.values.reasons import Reason, load_reason, reason_fields
 from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from workflows.permissions import capabilities

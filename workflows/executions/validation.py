@@ -14,18 +14,18 @@ from workflows import conf
 from workflows.agents import agent_names
 from workflows.calendars.services import calendar_names
 from workflows.common.schemas import schema_errors
-from workflows.engine.dag import Plan
-from workflows.engine.permissions import NAMED
-from workflows.engine.plan_validation import (
+from workflows.engine.plans.dag import Plan
+from workflows.engine.plans.validation import (
     PlanInvalid,
     Problem,
     parse_plan,
     validation_problems,
 )
-from workflows.engine.policy import Policy
-from workflows.engine.policy_floor import Change
-from workflows.engine.policy_floor import changes as policy_changes
-from workflows.engine.reminder_schedule import EscalationStep
+from workflows.engine.policy.floor import Change
+from workflows.engine.policy.floor import changes as policy_changes
+from workflows.engine.policy.permissions import NAMED
+from workflows.engine.policy.policies import Policy
+from workflows.engine.policy.reminder_schedule import EscalationStep
 from workflows.models import Workflow
 from workflows.permissions import capabilities, grants
 from workflows.planning.catalogue_validation import (

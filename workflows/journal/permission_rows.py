@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workflows.engine import events as ev
-from workflows.engine.actors import Actor
-from workflows.engine.bounded_json import digest
-from workflows.engine.dag import AnyTask, CapabilityTask, CodeTask, Plan
-from workflows.engine.standing_terms import StandingTerms
+from workflows.engine.plans.dag import AnyTask, CapabilityTask, CodeTask, Plan
+from workflows.engine.policy.standing_terms import StandingTerms
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.values.bounded_json import digest
 
 from .projections import Recorded
 

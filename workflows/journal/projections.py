@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
-from workflows.engine import events as ev
-from workflows.engine.actors import Actor
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.reasons import Reason, reason_fields
-from workflows.engine.state import ExecutionState, HoldReason, SkipReason, dump_state
-from workflows.engine.status import TaskStatus
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.protocol.state import ExecutionState, HoldReason, SkipReason, dump_state
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.values.reasons import Reason, reason_fields
 
 Row = dict[str, Any]
 

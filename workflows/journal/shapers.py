@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workflows.engine import events as ev
-from workflows.engine.policy import Policy
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import Shaper
 
 from .projections import Recorded

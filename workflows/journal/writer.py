@@ -22,11 +22,12 @@ from redis.exceptions import RedisError
 from workflows import conf
 from workflows.calendars.business_time import in_clock_time
 from workflows.common.crashpoints import crashpoint
-from workflows.engine.actors import SYSTEM, Actor
-from workflows.engine.commands import load_command
-from workflows.engine.dag import Plan, Revision
-from workflows.engine.decision_history import DECISION_KINDS, decision_of, is_decision
-from workflows.engine.events import (
+from workflows.engine.plans.dag import Plan, Revision
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.actors import SYSTEM, Actor
+from workflows.engine.protocol.commands import load_command
+from workflows.engine.protocol.decision_history import DECISION_KINDS, decision_of, is_decision
+from workflows.engine.protocol.events import (
     ContextUpdated,
     Event,
     ExecutionForked,
@@ -34,18 +35,29 @@ from workflows.engine.events import (
     PlanRevised,
     load_event,
 )
-from workflows.engine.evolve import evolve, replay
-from workflows.engine.policy import Policy
-from workflows.engine.ports import Busy, FinishedTask, LeaseLost, QueuedCommand, StaleVersion
-from workflows.engine.reducers import merge_context
-from workflows.engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.protocol.evolve import evolve, replay
+from workflows.engine.protocol.ports import (
+    Busy,
+    FinishedTask,
+    LeaseLost,
+    QueuedCommand,
+    StaleVersion,
+)
+from workflows.engine.protocol.reducers import merge_context
+from workflows.engine.protocol.state import (
+    ExecutionState,
+    SkipReason,
+    dump_state,
+    forked,
+    load_state,
+)
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Shaper, Workflow
 from workflows.models import QueuedCommand as QueuedCommandRow
 from workflows.realtime.change_notifications import ChangeNotifier
 from workflows.security_events.grants import record_granted
 
-from . import sql as sql
+from . import sql
 from .lineage import ancestors_of
 from .permission_rows import PARTS as PERMISSION_PARTS
 from .prepared_statements import execute

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from workflows.mcp_gateway.middleware import GatewayMiddleware
-from workflows.mcp_gateway.session_manager import ManagedServer
+from workflows.mcp_server.middleware import GatewayMiddleware
+from workflows.mcp_server.session_manager import ManagedServer
 
 from .callers import GateMiddleware, caller_of
 from .server import build_server

@@ -14,9 +14,9 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from workflows.executions import access
-from workflows.mcp_gateway.authentication import CallContext, Caller
-from workflows.mcp_gateway.middleware import CALLER
-from workflows.mcp_gateway.threads import in_thread
+from workflows.mcp_server.authentication import CallContext, Caller
+from workflows.mcp_server.middleware import CALLER
+from workflows.mcp_server.threads import in_thread
 from workflows.models import Gate
 
 #: The scope that a token needs.

@@ -27,9 +27,9 @@ from workflows.common.crashpoints import crashpoint
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import schema_problem
 from workflows.common.stored_text import storable
-from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
-from workflows.engine.decide import Refused
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.bounded_json import BoundedJSONError, check_value, digest
 from workflows.models import Approval, Gate, GateCall, GatePolicy
 
 from .callers import GateCaller
@@ -40,7 +40,7 @@ from .tools import Target, target_of
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-    from workflows.mcp_gateway.authentication import CallContext
+    from workflows.mcp_server.authentication import CallContext
 
 #: Largest answer of a held call, which is kept for its agent.
 ANSWER_BYTES = 4_194_304

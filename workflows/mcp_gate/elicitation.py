@@ -32,10 +32,10 @@ from workflows.approvals import services as approvals
 from workflows.approvals.selectors import approval_body, with_status
 from workflows.approvals.services import is_web_address
 from workflows.common.schemas import schema_errors, schema_problem
-from workflows.engine.decide import Refused
-from workflows.engine.policy import TriggerPhase
-from workflows.mcp_gateway.threads import in_thread
-from workflows.mcp_gateway.waiting import waiting_call
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.decide import Refused
+from workflows.mcp_server.threads import in_thread
+from workflows.mcp_server.waiting import waiting_call
 from workflows.models import Approval, GateCall
 from workflows.realtime.subscription import Subscription, channel_group
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from workflows.engine.dag import ToolTask
-from workflows.engine.moves import is_critical
+from workflows.engine.plans.dag import ToolTask
+from workflows.engine.plans.risk import is_critical
 from workflows.models import Gate, GatePolicy
 from workflows.planning.planner import known_tools
 

@@ -16,8 +16,8 @@ import anyio
 from mcp.shared.exceptions import MCPError
 
 from workflows import conf
-from workflows.engine.ports import TaskFailed
-from workflows.mcp_gateway.threads import in_thread
+from workflows.engine.protocol.ports import TaskFailed
+from workflows.mcp_server.threads import in_thread
 from workflows.models import GateCall
 from workflows.tools.mcp_client import pool
 from workflows.tools.mcp_client.session_pool import NotSent

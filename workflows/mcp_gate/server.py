@@ -20,12 +20,12 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, ToolsListChanged
 from rest_framework.exceptions import Throttled
 
 from workflows import conf
-from workflows.mcp_gateway.elicitation import request_state_boundary, supports_url_elicitation
-from workflows.mcp_gateway.errors import error_result
-from workflows.mcp_gateway.message_validation import raise_if_malformed
-from workflows.mcp_gateway.server import package_version
-from workflows.mcp_gateway.threads import in_thread
-from workflows.mcp_gateway.waiting import waiting_call
+from workflows.mcp_server.elicitation import request_state_boundary, supports_url_elicitation
+from workflows.mcp_server.errors import error_result
+from workflows.mcp_server.message_validation import raise_if_malformed
+from workflows.mcp_server.server import package_version
+from workflows.mcp_server.threads import in_thread
+from workflows.mcp_server.waiting import waiting_call
 from workflows.models import GateCall
 from workflows.realtime.subscription import Subscription, channel_group
 from workflows.tools.mcp_client import pool

@@ -12,7 +12,7 @@ from typing import Final
 
 import mcp_types as types
 
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.executions.layer_runner import spec_of
 from workflows.models import Gate, GatePolicy, McpServer
 from workflows.tools.mcp_client import McpServerSpec, pool

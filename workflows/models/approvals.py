@@ -12,9 +12,9 @@ from django.db.models.functions import Now
 from pydantic import ValidationError as FieldsInvalid
 
 from workflows.common.masked_fields import MaskedTextField
-from workflows.engine.plan_validation import validation_problems
-from workflows.engine.policy import ReviewPolicy, ReviewRules
-from workflows.engine.standing_terms import MAX_HOURS
+from workflows.engine.plans.validation import validation_problems
+from workflows.engine.policy.policies import ReviewPolicy, ReviewRules
+from workflows.engine.policy.standing_terms import MAX_HOURS
 
 #: Names of actions; a policy's pattern may end with `*`.
 ACTION_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:/@\-]{0,198}"

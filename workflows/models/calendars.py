@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from pydantic import ValidationError as Invalid
 
-from workflows.engine.policy import BusinessHours
+from workflows.engine.policy.policies import BusinessHours
 
 
 class BusinessCalendar(models.Model):

@@ -62,7 +62,7 @@ class CommandLog(models.Model):
     source = models.CharField(max_length=20)
     outcome = models.CharField(max_length=10)
     # Why it was refused.  A text of Holdpoint has a code and parameters, see
-    # `workflows.engine.reasons`.
+    # `workflows.engine.values.reasons`.
     detail = models.TextField(default="", blank=True)
     detail_code = models.CharField(max_length=40, default="", blank=True, db_default="")
     detail_params = models.JSONField(default=dict, blank=True, db_default={})

@@ -20,10 +20,10 @@ from workflows.common.guards import (
     Refuse,
     Transitions,
 )
-from workflows.engine.actors import Actor
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import SkipReason
-from workflows.engine.status import TRANSITIONS, ExecutionStatus, TaskStatus
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.protocol.state import SkipReason
+from workflows.engine.protocol.status import TRANSITIONS, ExecutionStatus, TaskStatus
 
 from .choices import choices_of
 from .workflows import Workflow
@@ -65,7 +65,7 @@ class Execution(models.Model):
     policy = models.JSONField(default=dict)
     # Differences from the workflow's policy: field, from, to, loosens, by.
     policy_overrides = models.JSONField(default=list, db_default=[])
-    # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
+    # A text of Holdpoint has a code and parameters, see `workflows.engine.values.reasons`.
     error = models.TextField(default="", blank=True)
     error_code = models.CharField(max_length=40, default="", db_default="", blank=True)
     error_params = models.JSONField(default=dict, db_default={}, blank=True)
@@ -255,7 +255,7 @@ class TaskAttempt(models.Model):
     # The output as a reviewer edited it; later tasks read it instead if `is_edited`.
     edited_output = models.JSONField(null=True)
     is_edited = models.BooleanField(default=False, db_default=False)
-    # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
+    # A text of Holdpoint has a code and parameters, see `workflows.engine.values.reasons`.
     error = models.TextField(default="", blank=True)
     error_code = models.CharField(max_length=40, default="", db_default="", blank=True)
     error_params = models.JSONField(default=dict, db_default={}, blank=True)

@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 
 from .choices import choices_of
 from .executions import Execution
@@ -38,7 +38,7 @@ class Hold(models.Model):
     payload = models.JSONField(null=True)
     groups = ArrayField(models.CharField(max_length=150), default=list)
     target = models.CharField(max_length=200, default="", blank=True)
-    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
+    # English text, code and parameters of a `workflows.engine.values.reasons.Reason`.
     why = models.TextField(default="", blank=True)
     why_code = models.CharField(max_length=40, default="", db_default="", blank=True)
     why_params = models.JSONField(default=dict, db_default={}, blank=True)

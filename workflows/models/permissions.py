@@ -79,7 +79,7 @@ class Grant(models.Model):
 
     A standing answer covers later actions with the name `resource`, asked with the same token of
     the same person for the same agent; `arguments` has the rules for those that may differ, see
-    `workflows.engine.standing_terms`.
+    `workflows.engine.policy.standing_terms`.
     """
 
     class Scope(models.TextChoices):

@@ -43,7 +43,7 @@ class WebhookEndpoint(models.Model):
     failures = models.IntegerField(default=0)
     retry_at = models.DateTimeField(null=True, blank=True)
     parked_at = models.DateTimeField(null=True, blank=True)
-    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
+    # English text, code and parameters of a `workflows.engine.values.reasons.Reason`.
     parked_reason = models.TextField(default="", blank=True)
     parked_reason_code = models.CharField(max_length=40, default="", blank=True, db_default="")
     parked_reason_params = models.JSONField(default=dict, blank=True, db_default={})

@@ -11,13 +11,13 @@ from django.db import IntegrityError, transaction
 from pydantic import ValidationError
 
 from workflows.common.schemas import infer_schema, infer_type, schema_problem
-from workflows.engine.dag import CodeTask
-from workflows.engine.decide import Refused
-from workflows.engine.permissions import NAMED, PermissionSet, admits, cap, named
-from workflows.engine.plan_validation import Problem
-from workflows.engine.ports import CapabilityCode
-from workflows.engine.reasons import Reason
-from workflows.engine.status import TaskStatus
+from workflows.engine.plans.dag import CodeTask
+from workflows.engine.plans.validation import Problem
+from workflows.engine.policy.permissions import NAMED, PermissionSet, admits, cap, named
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import CapabilityCode
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.values.reasons import Reason
 from workflows.journal.writer import load_revision
 from workflows.models import Capability, Execution, Grant, TaskAttempt
 

@@ -34,7 +34,7 @@ from urllib.parse import unquote, urlsplit
 from django.conf import settings
 
 from workflows.common import real_paths
-from workflows.engine.permissions import (
+from workflows.engine.policy.permissions import (
     ANY,
     IPAddress,
     Operation,
@@ -44,7 +44,7 @@ from workflows.engine.permissions import (
     parse_address,
     split_host_port,
 )
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 
 Parts = tuple[str, ...]
 

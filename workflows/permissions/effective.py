@@ -20,10 +20,10 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import F, OuterRef, Q
 from django.db.models.functions import Now
 
-from workflows.engine.dag import CapabilityTask, CodeTask, ExternalActionTask, ToolTask
-from workflows.engine.permissions import PermissionSet, admits, cap, named
-from workflows.engine.ports import TaskCall, TaskFailed
-from workflows.engine.reasons import Reason
+from workflows.engine.plans.dag import CapabilityTask, CodeTask, ExternalActionTask, ToolTask
+from workflows.engine.policy.permissions import PermissionSet, admits, cap, named
+from workflows.engine.protocol.ports import TaskCall, TaskFailed
+from workflows.engine.values.reasons import Reason
 from workflows.journal.permission_rows import subject_of
 from workflows.models import Execution, ExecutionEvent, Grant
 from workflows.tools import registry

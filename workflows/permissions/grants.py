@@ -10,9 +10,9 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.engine.decide import Refused
-from workflows.engine.permissions import NAMED, PermissionSet, admits
-from workflows.engine.reasons import Reason
+from workflows.engine.policy.permissions import NAMED, PermissionSet, admits
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.reasons import Reason
 from workflows.executions import access
 from workflows.models import Grant
 from workflows.security_events.grants import record_revoked

@@ -21,8 +21,8 @@ from django.utils import timezone
 from oauth2_provider.models import get_grant_model, get_refresh_token_model
 
 from workflows import conf
-from workflows.engine.actors import Actor
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.actors import Actor
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken, Gate, SecurityEvent, Workflow

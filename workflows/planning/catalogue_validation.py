@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from workflows.common.schemas import schema_errors
-from workflows.engine.dag import (
+from workflows.engine.plans.dag import (
     CapabilityTask,
     CodeTask,
     ExternalActionTask,
@@ -15,15 +15,15 @@ from workflows.engine.dag import (
     ToolTask,
     is_reference,
 )
-from workflows.engine.moves import is_critical
-from workflows.engine.permissions import NAMED, PermissionSet
-from workflows.engine.plan_validation import (
+from workflows.engine.plans.risk import is_critical
+from workflows.engine.plans.validation import (
     PlanInvalid,
     Problem,
     external_action_problem,
     parse_plan,
 )
-from workflows.engine.policy import ReviewPolicy, TriggerPhase
+from workflows.engine.policy.permissions import NAMED, PermissionSet
+from workflows.engine.policy.policies import ReviewPolicy, TriggerPhase
 from workflows.remote.services import runner_of, runner_problem
 
 

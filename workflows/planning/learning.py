@@ -14,9 +14,9 @@ from django.db.models.functions import Now
 
 from graphrag.learning import FinishedRun, learn_runs, learned_keys
 from workflows import conf
-from workflows.engine.dag import CapabilityTask, Revision, ToolTask
-from workflows.engine.events import GraphUpdateFailed
-from workflows.engine.status import TaskStatus
+from workflows.engine.plans.dag import CapabilityTask, Revision, ToolTask
+from workflows.engine.protocol.events import GraphUpdateFailed
+from workflows.engine.protocol.status import TaskStatus
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution, ExecutionEvent, LearningAttempt, TaskAttempt
 

@@ -17,8 +17,8 @@ from workflows import conf
 from workflows.agents.llm import configured_model
 from workflows.common import background_loop
 from workflows.common.schemas import schema_errors
-from workflows.engine.dag import is_reference
-from workflows.engine.task_errors import TaskFailed
+from workflows.engine.plans.dag import is_reference
+from workflows.engine.plans.task_errors import TaskFailed
 
 if TYPE_CHECKING:
     from graphrag.catalogue.tool_record import ToolRecord

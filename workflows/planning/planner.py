@@ -23,15 +23,15 @@ from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
 from graphrag.planning.draft import Question, Refused, TaskReason, nothing_refused
 from graphrag.retrieval import search
-from workflows.engine.dag import Plan, ToolTask, references
-from workflows.engine.dataflow import resolve
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.engine.policy import ReviewPolicy
-from workflows.engine.ports import FinishedTask, NewPlan
-from workflows.engine.reasons import Reason
-from workflows.engine.status import TaskStatus
-from workflows.engine.task_errors import TaskFailed
-from workflows.engine.task_inputs import Spec
+from workflows.engine.plans.dag import Plan, ToolTask, references
+from workflows.engine.plans.dataflow import resolve
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
+from workflows.engine.policy.policies import ReviewPolicy
+from workflows.engine.protocol.ports import FinishedTask, NewPlan
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.protocol.task_inputs import Spec
+from workflows.engine.values.reasons import Reason
 from workflows.models import Execution
 from workflows.permissions import capabilities
 from workflows.tools import registry

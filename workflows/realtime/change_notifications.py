@@ -8,7 +8,7 @@ from functools import partial
 
 from django.db import transaction
 
-from workflows.engine.state import ExecutionState
+from workflows.engine.protocol.state import ExecutionState
 
 from .signals import execution_changed
 

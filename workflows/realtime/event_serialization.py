@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from workflows.common.redaction import redact_text
-from workflows.engine.decision_history import reviewer_of
+from workflows.engine.protocol.decision_history import reviewer_of
 from workflows.models import Checkpoint, ExecutionEvent
 
 #: Stored kind → wire type.  The type of hold_opened and hold_decided depends on the payload.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.status import ExecutionStatus
 from workflows.executions.access import visible_to_each
 from workflows.models import Execution
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
 
 #: Characters, lines and characters of a line that are kept: the newest lines, the start of a line.
 MAX_TEXT: Final = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from workflows.engine.ports import Failure, Success
+from workflows.engine.protocol.ports import Failure, Success
 
 from .output import Output
 

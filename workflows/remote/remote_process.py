@@ -15,9 +15,13 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.reasons import Reason
-from workflows.engine.task_errors import PermissionEscalationNeeded, TaskFailed, attempt_reason
+from workflows.engine.plans.task_errors import (
+    PermissionEscalationNeeded,
+    TaskFailed,
+    attempt_reason,
+)
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.values.reasons import Reason
 from workflows.tools.context import ToolContext
 from workflows.tools.signatures import Signature
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from workflows.common.stored_text import storable
-from workflows.engine.bounded_json import BoundedJSONError, parse
-from workflows.engine.ports import Failure, Success
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.ports import Failure, Success
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.reasons import Reason
 
 #: As `remote_process` cuts it, which a process of the cluster need not do.
 _MAX_MESSAGE: Final = 2000

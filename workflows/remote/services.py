@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workflows.common.stored_text import storable
-from workflows.engine.dag import Runner, ToolTask
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.plan_validation import Problem
-from workflows.engine.ports import Failure, Submitted, Success, TaskCall, TaskFailed
-from workflows.engine.reasons import Reason
-from workflows.engine.state import RemoteCall
+from workflows.engine.plans.dag import Runner, ToolTask
+from workflows.engine.plans.validation import Problem
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import Failure, Submitted, Success, TaskCall, TaskFailed
+from workflows.engine.protocol.state import RemoteCall
+from workflows.engine.values.reasons import Reason
 from workflows.tools import registry
 
 from . import live_output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from workflows.engine.policy import ReviewRules
+from workflows.engine.policy.policies import ReviewRules
 from workflows.models import RuleVersion, Workflow
 
 

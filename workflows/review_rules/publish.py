@@ -11,9 +11,9 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from workflows.common.redaction import mask_secrets
-from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
-from workflows.engine.plan_validation import Problem, validation_problems
-from workflows.engine.policy import ReviewRules
+from workflows.engine.plans.validation import Problem, validation_problems
+from workflows.engine.policy.policies import ReviewRules
+from workflows.engine.values.bounded_json import BoundedJSONError, check_value, digest
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, SecurityEvent, Workflow

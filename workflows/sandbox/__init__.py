@@ -37,7 +37,7 @@ import os
 from collections.abc import Callable
 
 from workflows.common import landlock
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 
 from .code_request import CodeRequest, CodeResult, Language, SandboxConfig
 from .denials import task_failure

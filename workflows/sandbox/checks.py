@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Warning
 
 from workflows import conf
 from workflows.common import landlock
-from workflows.engine.permissions import NAMED
+from workflows.engine.policy.permissions import NAMED
 from workflows.permissions import deny_list
 
 from . import deno_setup, monty_pool

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 from workflows.common import real_paths
 from workflows.common.outbound_http import NetLimits, Resolver, system_resolver
-from workflows.engine.bounded_json import JSON
-from workflows.engine.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
-from workflows.engine.reasons import Reason
+from workflows.engine.policy.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
+from workflows.engine.values.bounded_json import JSON
+from workflows.engine.values.reasons import Reason
 from workflows.permissions import deny_list
 
 Language = Literal["python", "typescript", "javascript"]

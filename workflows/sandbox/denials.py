@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workflows.engine.permissions import Operation, smallest_cover
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import Operation, smallest_cover
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.permissions import deny_list
 
 from .code_request import UNRESOLVED_PATHS, RunEnvironment

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from workflows.common import real_paths
-from workflows.engine.permissions import Operation
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import Operation
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from . import deno_setup, javascript
 from .child import Child, Limits

@@ -29,7 +29,7 @@ from pydantic_monty import (
     SyncSnapshot,
 )
 
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .code_request import CodeRequest, CodeResult, RunEnvironment, combined_output
 from .denials import denial, task_failure

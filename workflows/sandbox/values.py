@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.engine.bounded_json import DEFAULT, JSON, BoundedJSONError, parse
+from workflows.engine.values.bounded_json import DEFAULT, JSON, BoundedJSONError, parse
 
 from .denials import storable, task_failure
 

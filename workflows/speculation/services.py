@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from workflows import conf
-from workflows.engine import speculation_candidates
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.ports import (
+from workflows.engine.plans.dag import Plan, ToolTask
+from workflows.engine.protocol import speculation_candidates
+from workflows.engine.protocol.ports import (
     Busy,
     FinishedTask,
     Heartbeat,
@@ -38,8 +38,8 @@ from workflows.engine.ports import (
     TaskResult,
     TaskRunner,
 )
-from workflows.engine.reasons import Reason
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
+from workflows.engine.values.reasons import Reason
 from workflows.executions import dispatch
 from workflows.executions.layer_runner import LayerRunner, time_limit
 from workflows.journal import writer as journal_writer

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from django.db.models import Q
 
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.ports import TaskFailed
-from workflows.engine.state import HoldReason
-from workflows.engine.status import TaskStatus
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.ports import TaskFailed
+from workflows.engine.protocol.state import HoldReason
+from workflows.engine.protocol.status import TaskStatus
 from workflows.journal.lineage import ancestors_of
 from workflows.models import Hold, TaskAttempt
 

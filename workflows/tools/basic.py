@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflows.engine.dataflow import search
-from workflows.engine.ports import TaskFailed
+from workflows.engine.plans.dataflow import search
+from workflows.engine.protocol.ports import TaskFailed
 
 from .context import ToolContext
 from .registry import tool

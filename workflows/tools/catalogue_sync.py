@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from workflows import conf
 from workflows.common import background_loop
 from workflows.common.stored_text import storable
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.executions.layer_runner import spec_of
 from workflows.models import Capability, McpServer
 from workflows.permissions.capabilities import make_capability

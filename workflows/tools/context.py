@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.ports import TaskFailed
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import TaskFailed
 
 if TYPE_CHECKING:
     from .approved_files import ApprovedFile

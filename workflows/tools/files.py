@@ -14,8 +14,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import SCRATCH, Operation, smallest_cover
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .context import ToolContext
 from .registry import tool

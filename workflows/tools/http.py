@@ -10,10 +10,10 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from workflows.common import outbound_http
-from workflows.engine.bounded_json import BoundedJSONError
-from workflows.engine.bounded_json import parse as parse_document
-from workflows.engine.permissions import PermissionSet, named, smallest_cover
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import PermissionSet, named, smallest_cover
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.values.bounded_json import BoundedJSONError
+from workflows.engine.values.bounded_json import parse as parse_document
 from workflows.permissions import deny_list
 
 from .context import ToolContext

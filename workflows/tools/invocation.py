@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.common import background_loop
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.values.reasons import Reason
 
 from .context import ToolContext
 from .registry import PythonTool

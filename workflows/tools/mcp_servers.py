@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 
 from workflows import conf
 from workflows.common.http_headers import headers_problem
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions.layer_runner import spec_of
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer

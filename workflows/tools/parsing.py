@@ -8,8 +8,8 @@ from xml.parsers import expat
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from workflows.engine.bounded_json import BoundedJSONError
-from workflows.engine.bounded_json import parse as parse_document
+from workflows.engine.values.bounded_json import BoundedJSONError
+from workflows.engine.values.bounded_json import parse as parse_document
 
 from .registry import tool
 from .root_directory import permanent_failure

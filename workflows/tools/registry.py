@@ -15,7 +15,7 @@ from django.apps import apps
 from django.conf import settings
 
 from workflows.common.schemas import FieldError
-from workflows.engine.permissions import named
+from workflows.engine.policy.permissions import named
 
 from .signatures import Signature
 

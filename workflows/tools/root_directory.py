@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from workflows.common import real_paths
-from workflows.engine.permissions import Operation
-from workflows.engine.ports import TaskFailed
+from workflows.engine.policy.permissions import Operation
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.permissions import deny_list
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -18,7 +18,7 @@ from typing import Final
 from django.conf import settings
 from django.db.models import QuerySet
 
-from workflows.engine.policy import Policy
+from workflows.engine.policy.policies import Policy
 from workflows.models import Execution
 from workflows.sandbox.rundir import remove_folder
 

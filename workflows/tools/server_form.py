@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 
 from workflows.common.json_fields import BoundedJSONField, JSONTextarea
-from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.values.bounded_json import BoundedJSONError, parse
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 

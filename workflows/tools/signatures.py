@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
 from workflows.common.schemas import FieldError, schema_from_callable
-from workflows.engine.bounded_json import BoundedJSONError, check_value, path_text
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
+from workflows.engine.values.bounded_json import BoundedJSONError, check_value, path_text
 
 from .context import ToolContext
 

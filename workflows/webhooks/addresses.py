@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflows import conf
 from workflows.common.outbound_http import NetworkFailed, parse_target
-from workflows.engine.permissions import PermissionSet, is_private_host, parse_address
+from workflows.engine.policy.permissions import PermissionSet, is_private_host, parse_address
 
 _MAX = 2000
 

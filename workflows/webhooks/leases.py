@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from workflows import conf
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
-from workflows.engine.reasons import Reason
+from workflows.engine.values.reasons import Reason
 from workflows.executions.access import visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 

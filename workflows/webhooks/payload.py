@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from workflows.approvals.selectors import decided_status, with_status
-from workflows.engine.events import public_payload
+from workflows.engine.protocol.events import public_payload
 from workflows.models import (
     Approval,
     ExecutionEvent,

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from workflows import conf
-from workflows.engine.reasons import Reason, reason_fields
+from workflows.engine.values.reasons import Reason, reason_fields
 from workflows.metrics import counters as metrics_counters
 from workflows.models import WebhookDelivery, WebhookEndpoint
 

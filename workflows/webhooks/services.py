@@ -16,9 +16,9 @@ from django.http import Http404
 
 from workflows import conf
 from workflows.common.secret_encryption import encrypt
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
-from workflows.engine.reasons import Reason, load_reason, reason_fields
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.reasons import Reason, load_reason, reason_fields
 from workflows.executions import access
 from workflows.executions.legal_holds import without_legal_hold
 from workflows.executions.validation import InvalidRequest

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from workflows.engine.json_limits import BoundedJSONError, check_value
+from workflows.engine.values.bounded_json import BoundedJSONError, check_value
 
 from .conf import options
 from .options import LOOPBACK, PROVIDER

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from workflows.common.redaction import mask_secrets
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions.validation import InvalidRequest
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.:/@\-]")

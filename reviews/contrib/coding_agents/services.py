@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Exists, Max, OuterRef, Q
 from django.db.models.functions import Now
 
 from workflows.approvals import services as approvals
 from workflows.approvals.selectors import is_awaited, with_status
 from workflows.common.redaction import mask_secrets
-from workflows.engine.bounded_json import digest
-from workflows.engine.decide import Refused
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.bounded_json import digest
 from workflows.executions import access
 from workflows.executions.idempotency import KeyReused
 from workflows.models import Approval
@@ -126,7 +126,7 @@ def _open_approval(actor: User, request: Mapping[str, Any]) -> Approval | None:
         arguments_digest=digest(action["arguments"]),
         context=mask_secrets(request["context"]),
     )
-    pending = with_status(rows).filter(status=ApprovalStatus.PENDING)
+    pending = with_status(rows).filter(Q(status=ApprovalStatus.PENDING))
     return pending.order_by("pk").first()
 
 

@@ -16,7 +16,7 @@ from tests.contrib.dask.conftest import Cluster
 from tests.support.processes import ROOT, wait_for
 from workflows.common import landlock
 from workflows.contrib.dask import confined_client
-from workflows.engine.ports import Failure, Success
+from workflows.engine.protocol.ports import Failure, Success
 from workflows.remote.port import RunnerUnavailable
 from workflows.remote.registry import configured_runners
 

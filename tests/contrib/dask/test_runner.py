@@ -8,7 +8,7 @@ import pytest
 
 from workflows.contrib.dask import checks
 from workflows.contrib.dask.runner import _outcome
-from workflows.engine.ports import Failure
+from workflows.engine.protocol.ports import Failure
 
 
 def test_the_errors_of_a_cluster_can_be_stored() -> None:

@@ -8,8 +8,8 @@ import pytest
 from tests.support import toolkit  # importing it declares its tools
 from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
-from workflows.engine.actors import Actor
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (
     CommandResult,

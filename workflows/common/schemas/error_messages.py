@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from jsonschema import ValidationError
 
-from workflows.engine.bounded_json import path_text
+from workflows.engine.values.bounded_json import path_text
 
 from .validators import extra_keys
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 
 from .json_pointer import pointer_keys
 

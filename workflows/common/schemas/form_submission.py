@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
-from workflows.engine.bounded_json import (
+from workflows.engine.values.bounded_json import (
     DEFAULT,
     JSON,
     BoundedJSONError,

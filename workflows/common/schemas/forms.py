@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from workflows.engine.bounded_json import JSON, canonical, path_text
+from workflows.engine.values.bounded_json import JSON, canonical, path_text
 
 from .error_messages import FieldError
 from .form_shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.engine.bounded_json import JSON, canonical
+from workflows.engine.values.bounded_json import JSON, canonical
 
 _MAX_DEPTH = 4
 _MAX_PROPERTIES = 100

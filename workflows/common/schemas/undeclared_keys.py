@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from workflows.engine.bounded_json import path_text
+from workflows.engine.values.bounded_json import path_text
 
 from .form_shapes import fitting_shape, item_schema
 from .forms import usable_schema

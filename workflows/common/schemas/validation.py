@@ -12,7 +12,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
+from workflows.engine.values.bounded_json import BoundedJSONError, canonical, check_value
 
 from .error_messages import FieldError, describe
 from .validators import RUN, Run, TooMuchWork, draft_of

@@ -12,7 +12,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 
 from .patterns import matches
 

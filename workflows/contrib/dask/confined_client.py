@@ -23,8 +23,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from workflows.common import landlock, seccomp
-from workflows.engine.bounded_json import BoundedJSONError, parse
-from workflows.engine.json_limits import Limits
+from workflows.engine.values.bounded_json import BoundedJSONError, Limits, parse
 from workflows.permissions import deny_list
 from workflows.remote.port import RunnerUnavailable
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from workflows.engine.ports import Failure, Success
+from workflows.engine.protocol.ports import Failure, Success
 from workflows.remote.output import Output
 from workflows.remote.port import RunnerUnavailable
 from workflows.remote.results import failed, lost, result_of

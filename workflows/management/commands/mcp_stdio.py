@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 from django.core.management.base import BaseCommand, CommandError
 
-from workflows.mcp_gateway import stdio
-from workflows.mcp_gateway.authentication import NOT_VALID, authenticate_caller
+from workflows.mcp_server import stdio
+from workflows.mcp_server.authentication import NOT_VALID, authenticate_caller
 
 
 class Command(BaseCommand):

@@ -10,7 +10,6 @@ from django.db import connection, connections
 from rq.serializers import JSONSerializer
 
 from workflows import conf
-from workflows.executions import jobs as jobs  # loaded once, before the workers fork
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.dispatch import QUEUES
 from workflows.executions.worker import EnginePool, EngineWorker, report_failure

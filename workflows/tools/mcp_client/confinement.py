@@ -19,7 +19,7 @@ from django.conf import settings
 
 from workflows import conf
 from workflows.common import landlock, real_paths, seccomp
-from workflows.engine.permissions import Operation
+from workflows.engine.policy.permissions import Operation
 from workflows.permissions import deny_list
 
 from .server_spec import McpServerSpec

@@ -17,8 +17,8 @@ from mcp_types import (
     Tool,
 )
 
-from workflows.engine.bounded_json import BoundedJSONError, check_value
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
+from workflows.engine.values.bounded_json import BoundedJSONError, check_value
 
 from .server_spec import McpTool
 

@@ -23,7 +23,7 @@ from mcp_types import (
 )
 
 from workflows.common import background_loop
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 
 from .elicitation import Elicitations, OnElicit, call_to_the_end
 from .results import NOT_JSON_RPC, failure_of, is_unreadable, tool_of, value_of

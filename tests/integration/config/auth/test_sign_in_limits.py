@@ -22,7 +22,7 @@ from config.auth import sign_in_limits
 from reviews.sockets.authentication import Credentials, Refusal
 from tests.integration.workflows.api.roles import ROLES
 from workflows.common.client_address import address_of
-from workflows.mcp_gateway.authentication import authenticate_and_count
+from workflows.mcp_server.authentication import authenticate_and_count
 from workflows.models import SignInAlert, UnknownTokens
 from workflows.permissions.tokens import create_token
 

@@ -34,7 +34,7 @@ from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import echo
 from tests.support.actors import actor_named
 from workflows.approvals.services import ask
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import (
     Absence,

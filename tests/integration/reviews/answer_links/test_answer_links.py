@@ -24,7 +24,7 @@ from tests.integration.reviews.notifications.test_outgoing_messages import (
 from tests.support.actors import actor_named
 from workflows.api import throttling
 from workflows.approvals.services import ask
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import CommandLog, Hold
 

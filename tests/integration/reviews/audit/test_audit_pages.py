@@ -28,7 +28,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.pages import browser, open_page
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 from workflows.models import Hold
 from workflows.permissions.roles import ensure_roles
 

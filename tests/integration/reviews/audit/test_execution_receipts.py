@@ -18,7 +18,7 @@ from reviews.models import HumanReviewRecord
 from tests.integration.reviews.audit.test_tampering import as_owner, product, standalone
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.support.pages import browser, open_page
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, ExecutionReceipt
 

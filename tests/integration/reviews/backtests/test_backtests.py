@@ -19,9 +19,9 @@ from reviews.models import Backtest, HumanReviewRecord
 from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, decide, echo, only_hold
 from tests.support.catalogue import stock_catalogue
-from workflows.engine.bounded_json import digest
-from workflows.engine.decide import Refused
-from workflows.engine.review_rules import sample_position
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.review_rules import sample_position
+from workflows.engine.values.bounded_json import digest
 from workflows.executions import dispatch
 from workflows.executions.access import limit_to_workflows
 from workflows.executions.jobs import run_to_rest

@@ -27,7 +27,7 @@ from reviews.people.services import set_active
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.workflows.journal.test_leases import in_thread
 from tests.support.groups import group_of
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.prepared_statements import execute
 from workflows.models import CommandLog, Execution, Hold, TaskAttempt

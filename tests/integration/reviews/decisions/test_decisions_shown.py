@@ -16,11 +16,11 @@ from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.actors import actor_named
 from tests.support.groups import group_of
 from workflows.agents import registry
-from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
-from workflows.mcp_gateway.authentication import authenticate_caller
-from workflows.mcp_gateway.server import build_server
+from workflows.mcp_server.authentication import authenticate_caller
+from workflows.mcp_server.server import build_server
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token
 from workflows.realtime.event_serialization import wire_events

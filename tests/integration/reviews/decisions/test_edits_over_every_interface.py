@@ -26,10 +26,10 @@ from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, on
 from tests.support.http_server import running
 from tests.support.run_files import put_in_next_runs
 from workflows.api.client import Client, Problem
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
-from workflows.mcp_gateway.authentication import authenticate_caller
-from workflows.mcp_gateway.server import build_server
+from workflows.mcp_server.authentication import authenticate_caller
+from workflows.mcp_server.server import build_server
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token
 

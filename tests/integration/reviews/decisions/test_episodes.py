@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from reviews.decisions.episodes import episodes, memory_of_tools
+from tests.integration.reviews.authoring.test_planner import opened, signed_in
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.pages import review_path
-from tests.integration.reviews.planner.test_planner import opened, signed_in
 from tests.support.pages import Page, open_page
 from workflows.executions.jobs import run_to_rest
 from workflows.permissions.tokens import create_token

@@ -18,7 +18,7 @@ from reviews.queue import claims, selectors
 from reviews.queue.filters import QueueFilters
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.support.pages import Page, browser
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
 

@@ -20,7 +20,7 @@ from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, on
 from tests.integration.reviews.pages import review_path
 from tests.support.pages import Page, browser, open_page
 from tests.support.run_files import put_in_next_runs
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.access import actor_of
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command

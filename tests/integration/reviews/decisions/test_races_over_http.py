@@ -16,7 +16,7 @@ from reviews.audit.chain import verify_chain
 from reviews.audit.records import canonical_text
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, rpc_message
+from tests.integration.workflows.mcp_server.web import Web, call_of, post, rpc_message
 from tests.support.repetitions import often
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold

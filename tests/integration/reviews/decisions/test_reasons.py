@@ -17,8 +17,8 @@ from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.pages import review_path
 from tests.support.groups import group_of
 from tests.support.pages import open_page
-from workflows.engine.events import CommandRefused, dump_event, load_event
-from workflows.engine.reasons import Reason, reason_fields
+from workflows.engine.protocol.events import CommandRefused, dump_event, load_event
+from workflows.engine.values.reasons import Reason, reason_fields
 from workflows.models import CommandLog, ExecutionEvent, Hold
 
 if TYPE_CHECKING:

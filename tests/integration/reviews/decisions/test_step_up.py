@@ -14,7 +14,7 @@ from reviews.decisions.services import DecisionRequest, decide, decide_command
 from reviews.models import HumanReviewRecord
 from reviews.queue.bulk import Request, SelectedHold, apply_to_all
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken, Hold
 from workflows.permissions.tokens import create_token

@@ -16,8 +16,8 @@ from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.pages import decision_fields
 from tests.support.pages import Page
-from workflows.mcp_gateway.authentication import authenticate_caller
-from workflows.mcp_gateway.server import build_server
+from workflows.mcp_server.authentication import authenticate_caller
+from workflows.mcp_server.server import build_server
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
 

@@ -18,7 +18,7 @@ from tests.integration.reviews.notifications.conftest import Wait, consume_journ
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
 from tests.support.actors import actor_named
 from tests.support.pages import open_page
-from workflows.engine.commands import Abort, WithdrawAnswer
+from workflows.engine.protocol.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
 from workflows.journal.event_log import ReadWatermark

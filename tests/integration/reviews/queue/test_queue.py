@@ -23,8 +23,8 @@ from reviews.queue.filters import RISKS, parse_queue_filters, risk_of
 from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, only_hold
 from tests.integration.reviews.sockets.test_sockets import bearer, joined, session, socket, take
 from tests.support.pages import HTMX, Page, browser, open_page
-from workflows.engine.policy import TriggerPhase
-from workflows.engine.state import HoldReason
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol.state import HoldReason
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token
 

@@ -53,8 +53,8 @@ from tests.support.pages import browser
 from tests.support.servers import database_url
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import encrypt
-from workflows.engine.decide import Refused
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.executions.access import visible_to
 from workflows.executions.definitions import delete_workflow
 from workflows.executions.jobs import run_to_rest

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.reviews.conftest import Start, echo
 from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
-from workflows.engine.commands import Abort, Continue, Replan
+from workflows.engine.protocol.commands import Abort, Continue, Replan
 from workflows.executions.selectors import refusal
 from workflows.executions.services import submit_command
 from workflows.models import Execution

@@ -12,7 +12,7 @@ from reviews.decisions.masked_values import reveal_sentence
 from reviews.models import SecretReveal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.actors import actor_named
-from workflows.engine.commands import AddMessage, UpdateState
+from workflows.engine.protocol.commands import AddMessage, UpdateState
 from workflows.executions import services
 from workflows.models import Execution, TaskAttempt
 from workflows.permissions.tokens import create_token

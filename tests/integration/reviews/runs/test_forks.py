@@ -10,7 +10,7 @@ from tests.integration.reviews.conftest import MakeUser, Start, decide, echo, on
 from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
 from tests.support.starters import change_starter
-from workflows.engine.commands import Abort, UpdateState
+from workflows.engine.protocol.commands import Abort, UpdateState
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, start_execution, submit_command
 from workflows.models import Execution, Workflow

@@ -12,7 +12,7 @@ from django.urls import reverse
 from reviews.runs.window import NEWEST_EVENTS, SHOWN_EVENTS, WHOLE_PLAN
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.support.pages import HTMX, Page, browser, open_page
-from workflows.engine.events import ExecutionStarted, LayerStarted, TaskSucceeded
+from workflows.engine.protocol.events import ExecutionStarted, LayerStarted, TaskSucceeded
 from workflows.executions.services import start_execution
 from workflows.journal.writer import DjangoJournal
 from workflows.models import Execution, ExecutionEvent, Hold

@@ -11,8 +11,8 @@ import pytest
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.support.actors import actor_named
 from tests.support.pages import HTMX, Page, browser, open_page
-from workflows.engine.commands import AddMessage
-from workflows.engine.events import ExecutionStarted, LayerStarted
+from workflows.engine.protocol.commands import AddMessage
+from workflows.engine.protocol.events import ExecutionStarted, LayerStarted
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution, submit_command
 from workflows.journal.writer import DjangoJournal, JournalRun

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.support.actors import actor_named
 from tests.support.pages import Page, browser, open_page
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest, speculate
 from workflows.executions.selectors import (
     SpeculativeResult,

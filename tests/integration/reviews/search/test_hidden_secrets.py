@@ -32,8 +32,8 @@ from tests.integration.reviews.pages import post_decision
 from tests.support.catalogue import stock_catalogue
 from tests.support.pages import Page, browser
 from workflows.executions.jobs import run_to_rest
-from workflows.mcp_gateway.authentication import authenticate_caller
-from workflows.mcp_gateway.server import build_server
+from workflows.mcp_server.authentication import authenticate_caller
+from workflows.mcp_server.server import build_server
 from workflows.models import Approval, Execution, Hold, Workflow
 from workflows.permissions.roles import ensure_roles
 from workflows.permissions.tokens import create_token

@@ -34,7 +34,7 @@ from tests.support.slack_server import SECRET, Slack, press, submission
 from workflows.api import throttling
 from workflows.approvals.services import ask
 from workflows.common import crashpoints
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import Execution, Hold
 from workflows.permissions.roles import ensure_roles

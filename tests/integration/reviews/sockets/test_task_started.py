@@ -14,7 +14,7 @@ from tests.integration.reviews.conftest import echo
 from tests.integration.reviews.sockets.test_sockets import bearer, in_thread, session, socket, take
 from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
-from workflows.engine.commands import Abort
+from workflows.engine.protocol.commands import Abort
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution, submit_command
 from workflows.models import Execution

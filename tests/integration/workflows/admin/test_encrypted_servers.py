@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from tests.integration.workflows.api.conftest import *  # noqa: F403 - bearer
 from workflows.common.secret_encryption import UndecryptedText, decrypt
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.executions.layer_runner import server_spec, spec_of
 from workflows.models import McpServer
 from workflows.tools import catalogue_sync

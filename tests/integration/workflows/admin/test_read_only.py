@@ -6,7 +6,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from tests.support.actors import actor_named
-from workflows.engine.commands import load_command
+from workflows.engine.protocol.commands import load_command
 from workflows.executions import services
 from workflows.models import CommandLog, Execution, Hold
 

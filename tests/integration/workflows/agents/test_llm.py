@@ -13,7 +13,7 @@ import pytest
 from tests.integration.workflows.conftest import Engine, engine, ledger, source, value
 from tests.support.actors import actor_named
 from workflows.agents.llm import MAX_REPORT_LENGTH
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import Execution
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from reviews.audit.chain import record_hash
 from reviews.audit.signing import sign
-from workflows.engine.bounded_json import canonical, digest
+from workflows.engine.values.bounded_json import canonical, digest
 
 BEGIN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")

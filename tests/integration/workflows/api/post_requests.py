@@ -17,7 +17,7 @@ from tests.integration.workflows.api.test_access import delivered, granted
 from tests.support.actors import actor_named
 from tests.support.groups import group_of
 from workflows.approvals.services import ask
-from workflows.engine.commands import ApprovalResponse
+from workflows.engine.protocol.commands import ApprovalResponse
 from workflows.executions import definitions, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import (

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.journal.writer import DjangoJournal
 from workflows.models import CommandLog, Execution
 

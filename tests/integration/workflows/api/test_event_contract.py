@@ -22,7 +22,7 @@ from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.support.actors import actor_named, user_id
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import ROOT
-from workflows.engine import events as ev
+from workflows.engine.protocol import events as ev
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.recovery import sweep

@@ -28,7 +28,7 @@ from tests.support.actors import actor_named
 from tests.support.learning import learn
 from workflows.approvals.services import ask as ask_approval
 from workflows.approvals.services import cancel
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import (

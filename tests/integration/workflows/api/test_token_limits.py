@@ -18,7 +18,7 @@ from tests.support.pages import browser as signed_in
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.validation import InvalidRequest
-from workflows.mcp_gateway.authentication import authenticate_caller
+from workflows.mcp_server.authentication import authenticate_caller
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
 from workflows.permissions.tokens import authenticate_token, create_token, revoke
 from workflows.realtime.execution_reads import Position, read_new_events

@@ -18,7 +18,7 @@ from reviews.audit.chain import verify_chain
 from reviews.audit.records import canonical_text
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.approvals.conftest import PAY, decided, hold_of, row_of
-from tests.integration.workflows.mcp_gateway.web import Web
+from tests.integration.workflows.mcp_server.web import Web
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import engine_processes, wait_for
 from workflows.approvals.client.holdpoint import AlreadyExecuted, Client, Decision, Rejected

@@ -30,7 +30,7 @@ from tests.integration.workflows.approvals.conftest import (
     hold_of,
     row_of,
 )
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.sweeper_queries import take_overdue
 from workflows.journal.writer import JournalRun, replayed

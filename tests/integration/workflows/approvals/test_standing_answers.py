@@ -29,7 +29,7 @@ from tests.integration.reviews.notifications.conftest import consume_journal
 from tests.integration.workflows.approvals.conftest import PAY, Agent, decided, hold_of
 from tests.support.groups import group_of
 from workflows.approvals import services
-from workflows.engine.standing_terms import USES, StandingTerms
+from workflows.engine.policy.standing_terms import USES, StandingTerms
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Absence, ApiToken, ApprovalPolicy, ExecutionEvent, Grant, Hold
 from workflows.permissions.grants import in_force, revoke

@@ -24,12 +24,12 @@ from django.db import connections
 from reviews.decisions.services import DecisionRequest, decide
 from tests.support.toolkit import note
 from workflows.common import crashpoints
-from workflows.engine.actors import Actor
-from workflows.engine.commands import load_command
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import TaskFailed
-from workflows.engine.state import ExecutionState, dump_state, load_state
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.actors import Actor
+from workflows.engine.protocol.commands import load_command
+from workflows.engine.protocol.ports import TaskFailed
+from workflows.engine.protocol.state import ExecutionState, dump_state, load_state
 from workflows.executions.jobs import advance
 from workflows.executions.recovery import sweep
 from workflows.executions.services import parse_command, start_execution, submit_command

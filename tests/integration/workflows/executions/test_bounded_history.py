@@ -7,7 +7,7 @@ from django.db import transaction
 
 from tests.support.actors import actor_named
 from tests.support.catalogue import stock_catalogue
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.selectors import messages_of
 from workflows.executions.services import start_execution, submit_command

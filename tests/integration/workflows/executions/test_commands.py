@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
-from workflows.engine.decide import Refused
-from workflows.engine.task_errors import TaskFailed
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.services import fork_execution
 from workflows.executions.validation import InvalidRequest
 from workflows.models import CommandLog, Execution

@@ -14,8 +14,8 @@ from tests.integration.workflows.conftest import Engine, source
 from tests.integration.workflows.journal.test_leases import expire_lease, in_thread
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import wait_for
-from workflows.engine import execute_move as engine_execute_move
-from workflows.engine.ports import LeaseLost, Run, TaskCall
+from workflows.engine.protocol import execute_move as engine_execute_move
+from workflows.engine.protocol.ports import LeaseLost, Run, TaskCall
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.prepared_statements import execute
 from workflows.models import Execution

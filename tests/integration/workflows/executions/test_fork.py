@@ -2,7 +2,7 @@
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support.actors import actor_named
-from workflows.engine.commands import AddMessage
+from workflows.engine.protocol.commands import AddMessage
 from workflows.executions.selectors import messages_of
 from workflows.executions.services import fork_execution, submit_command
 from workflows.models import Checkpoint, Execution

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
-from workflows.engine.decide import Refused
-from workflows.engine.ports import StaleVersion
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
 from workflows.models import Execution
 
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.support.processes import engine_processes, wait_for
-from workflows.engine.events import MessageAdded
+from workflows.engine.protocol.events import MessageAdded
 from workflows.executions import recovery
 from workflows.executions.services import fail_lost_execution
 from workflows.journal import sweeper_queries as journal_due

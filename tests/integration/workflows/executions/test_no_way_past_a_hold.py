@@ -12,7 +12,7 @@ from tests.integration.workflows.conftest import Engine, review, value
 from tests.integration.workflows.journal.test_leases import expire_lease
 from tests.support.actors import actor_named, user_id
 from workflows.common import crashpoints
-from workflows.engine.commands import WithdrawAnswer
+from workflows.engine.protocol.commands import WithdrawAnswer
 from workflows.executions.jobs import advance
 from workflows.executions.recovery import sweep
 from workflows.executions.services import fork_execution, submit_command

@@ -8,9 +8,9 @@ from django.db.models.functions import Now
 from tests.integration.workflows.conftest import Engine, source, value
 from tests.support.actors import actor_named
 from workflows import agents
-from workflows.engine.commands import AddMessage
-from workflows.engine.decide import Refused
-from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.engine.protocol.commands import AddMessage
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion
 from workflows.executions.recovery import expire_agent_holds
 from workflows.executions.services import submit_command
 from workflows.executions.validation import InvalidRequest

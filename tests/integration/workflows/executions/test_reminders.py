@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.support.actors import actor_named
 from workflows.common import crashpoints
-from workflows.engine.commands import ExtendHold
+from workflows.engine.protocol.commands import ExtendHold
 from workflows.executions.recovery import escalate_due, sweep
 from workflows.executions.services import submit_command
 from workflows.journal import sweeper_queries as journal_due

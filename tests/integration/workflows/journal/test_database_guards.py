@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, ProgrammingError, connection, transaction
 
 from tests.integration.workflows.conftest import Engine, value
-from workflows.engine.status import TRANSITIONS, ExecutionStatus
+from workflows.engine.protocol.status import TRANSITIONS, ExecutionStatus
 from workflows.models import Execution, ExecutionEvent
 
 PAIRS = list(itertools.product(ExecutionStatus, ExecutionStatus))

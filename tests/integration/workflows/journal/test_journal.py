@@ -5,10 +5,10 @@ from django.db import DataError, connection
 
 from tests.integration.workflows.conftest import Engine, value
 from tests.integration.workflows.journal.test_leases import in_thread
-from workflows.engine.events import MessageAdded
-from workflows.engine.ports import LeaseLost
+from workflows.engine.protocol.events import MessageAdded
+from workflows.engine.protocol.ports import LeaseLost
 from workflows.executions.jobs import run_to_rest
-from workflows.journal import sql as sql
+from workflows.journal import sql
 from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
 from workflows.models import CommandLog, Execution, ExecutionEvent

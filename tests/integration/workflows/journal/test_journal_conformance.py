@@ -11,15 +11,28 @@ from django.db.models.functions import Now
 
 from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine import events as ev
-from workflows.engine.commands import Abort, UpdateState
-from workflows.engine.dag import Plan, Revision
-from workflows.engine.evolve import replay
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy, TriggerPhase
-from workflows.engine.ports import Busy, FinishedTask, Journal, LeaseLost, Run, StaleVersion
-from workflows.engine.state import ExecutionState, HoldReason, SkipReason, Stage, load_state
-from workflows.engine.status import ExecutionStatus, IllegalTransition, TaskStatus
+from workflows.engine.plans.dag import Plan, Revision
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy, TriggerPhase
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.commands import Abort, UpdateState
+from workflows.engine.protocol.evolve import replay
+from workflows.engine.protocol.ports import (
+    Busy,
+    FinishedTask,
+    Journal,
+    LeaseLost,
+    Run,
+    StaleVersion,
+)
+from workflows.engine.protocol.state import (
+    ExecutionState,
+    HoldReason,
+    SkipReason,
+    Stage,
+    load_state,
+)
+from workflows.engine.protocol.status import ExecutionStatus, IllegalTransition, TaskStatus
 from workflows.journal import writer as django_journal
 from workflows.models import Execution, ExecutionEvent, Hold
 

@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support import toolkit
 from tests.support.processes import wait_for
-from workflows.engine.events import ContextUpdated, MessageAdded
-from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.engine.protocol.events import ContextUpdated, MessageAdded
+from workflows.engine.protocol.ports import LeaseLost, StaleVersion
 from workflows.executions.jobs import advance, run_to_rest
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution, ExecutionEvent

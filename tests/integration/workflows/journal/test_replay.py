@@ -6,9 +6,9 @@ import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support.actors import actor_named, user_id
-from workflows.engine.commands import WithdrawAnswer
-from workflows.engine.events import STATE_ONLY
-from workflows.engine.state import ExecutionState, load_state
+from workflows.engine.protocol.commands import WithdrawAnswer
+from workflows.engine.protocol.events import STATE_ONLY
+from workflows.engine.protocol.state import ExecutionState, load_state
 from workflows.executions.services import fork_execution, submit_command
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution

@@ -18,8 +18,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from reviews.decisions.services import DecisionRequest, decide
-from tests.integration.workflows.mcp_gateway.web import Agent as WebAgent
-from tests.integration.workflows.mcp_gateway.web import Web
+from tests.integration.workflows.mcp_server.web import Agent as WebAgent
+from tests.integration.workflows.mcp_server.web import Web
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.processes import wait_for
@@ -27,7 +27,7 @@ from tests.support.tool_servers import copied
 from workflows.executions.jobs import run_to_rest
 from workflows.mcp_gate.callers import GateCaller
 from workflows.mcp_gate.server import build_server
-from workflows.mcp_gateway.authentication import authenticate_caller
+from workflows.mcp_server.authentication import authenticate_caller
 from workflows.models import Gate, GateTool, Hold, McpServer
 from workflows.permissions.tokens import create_token
 from workflows.tools import catalogue_sync

@@ -30,15 +30,15 @@ from tests.integration.workflows.mcp_gate.conftest import (
     policy,
     text_of,
 )
-from tests.integration.workflows.mcp_gateway.web import Agent as WebAgent
-from tests.integration.workflows.mcp_gateway.web import Web
+from tests.integration.workflows.mcp_server.web import Agent as WebAgent
+from tests.integration.workflows.mcp_server.web import Web
 from tests.support.catalogue import stock_catalogue
 from tests.support.processes import wait_for
 from tests.support.tool_servers import copied
 from workflows import conf
 from workflows.approvals import services
 from workflows.mcp_gate import sweeper_hooks
-from workflows.mcp_gateway.threads import in_thread
+from workflows.mcp_server.threads import in_thread
 from workflows.models import ApiToken, Approval, ApprovalPolicy, Gate, GateCall, Hold, McpServer
 from workflows.permissions.tokens import revoke
 from workflows.tools import catalogue_sync

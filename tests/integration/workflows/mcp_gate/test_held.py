@@ -28,7 +28,7 @@ from tests.integration.workflows.mcp_gate.conftest import (
 )
 from tests.support.pages import open_page
 from tests.support.processes import wait_for
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.executions.legal_holds import without_legal_hold
 from workflows.mcp_gate import calls, sweeper_hooks
 from workflows.mcp_gate.results import AWAIT_TOOL

@@ -16,8 +16,8 @@ from tests.integration.workflows.mcp_gate.conftest import (
     open_hold,
     text_of,
 )
-from tests.integration.workflows.mcp_gateway.web import Agent as WebAgent
-from tests.integration.workflows.mcp_gateway.web import Web
+from tests.integration.workflows.mcp_server.web import Agent as WebAgent
+from tests.integration.workflows.mcp_server.web import Web
 from tests.support.processes import wait_for
 from workflows.mcp_gate.results import AWAIT_TOOL
 from workflows.models import Approval, GateCall, Hold

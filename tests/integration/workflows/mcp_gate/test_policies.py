@@ -20,9 +20,9 @@ from tests.integration.workflows.mcp_gate.conftest import (
 )
 from tests.support.pages import browser
 from workflows.api import throttling
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 from workflows.mcp_gate import server as gate_server
-from workflows.mcp_gateway.threads import in_thread
+from workflows.mcp_server.threads import in_thread
 from workflows.models import ApiToken, Approval, Gate, GateCall, McpServer
 from workflows.permissions.tokens import revoke
 

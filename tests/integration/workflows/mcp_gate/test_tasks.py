@@ -24,8 +24,8 @@ from tests.integration.workflows.mcp_gate.conftest import (
     text_of,
 )
 from tests.support.processes import wait_for
-from workflows.engine.bounded_json import digest
-from workflows.mcp_gateway.threads import in_thread
+from workflows.engine.values.bounded_json import digest
+from workflows.mcp_server.threads import in_thread
 from workflows.models import Approval, Gate, GateCall, Hold, McpServer
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.actors import actor_named
 from tests.support.http_server import Server
-from workflows.engine.dag import CodeTask
-from workflows.engine.decide import Refused
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.plans.dag import CodeTask
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.services import parse_command, submit_command
 from workflows.executions.validation import InvalidRequest

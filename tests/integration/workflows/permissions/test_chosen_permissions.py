@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 
 from graphrag.models import Tool
 from tests.support.actors import actor_named
-from workflows.engine.commands import InjectTask
-from workflows.engine.permissions import NAMED
+from workflows.engine.policy.permissions import NAMED
+from workflows.engine.protocol.commands import InjectTask
 from workflows.executions.access import actor_of
 from workflows.executions.definitions import save_workflow
 from workflows.executions.services import start_execution, submit_command

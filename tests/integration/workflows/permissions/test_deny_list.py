@@ -11,9 +11,9 @@ from django.db import connection
 
 from reviews.decisions.rights import NotAllowed, right_now
 from tests.support.pages import browser
-from workflows.engine.permissions import PermissionSet, smallest_cover
-from workflows.engine.ports import PermissionEscalationNeeded
-from workflows.engine.reasons import Reason
+from workflows.engine.policy.permissions import PermissionSet, smallest_cover
+from workflows.engine.protocol.ports import PermissionEscalationNeeded
+from workflows.engine.values.reasons import Reason
 from workflows.models import Grant, Hold
 from workflows.tools.registry import _registry, tool
 

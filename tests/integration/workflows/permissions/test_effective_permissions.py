@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from reviews.decisions.rights import NotAllowed, right_now
 from tests.support.http_server import Server
-from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
-from workflows.engine.decide import Refused
-from workflows.engine.ports import Failure, Success, TaskCall
+from workflows.engine.plans.dag import CapabilityTask, CodeTask, ToolTask
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import Failure, Success, TaskCall
 from workflows.executions.layer_runner import LayerRunner
 from workflows.models import Execution, Grant
 from workflows.permissions.capabilities import make_capability

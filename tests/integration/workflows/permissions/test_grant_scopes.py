@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 from reviews.decisions.edits import ReviewInvalid
 from tests.support.actors import actor_named
 from tests.support.http_server import Server
-from workflows.engine.commands import Continue, InjectTask, ModifyArgs
-from workflows.engine.plan_validation import parse_plan
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.protocol.commands import Continue, InjectTask, ModifyArgs
 from workflows.executions.services import fork_execution, parse_command, submit_command
 from workflows.models import Capability, Checkpoint, Execution, Grant
 from workflows.permissions.capabilities import make_capability, raised_sets

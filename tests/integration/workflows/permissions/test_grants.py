@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection, transaction
 from config.devserver.embedded.processes import wait_until
 from reviews.decisions.rights import NotAllowed, right_now
 from tests.support.http_server import Server
-from workflows.engine.decide import Refused
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Grant
 from workflows.permissions.grants import in_force, may_revoke, revoke, visible_grants

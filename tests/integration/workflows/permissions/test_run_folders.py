@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.tool_servers import copied
-from workflows.engine.plan_validation import Problem
+from workflows.engine.plans.validation import Problem
 from workflows.executions.services import fork_execution
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, McpServer

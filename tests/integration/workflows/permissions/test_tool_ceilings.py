@@ -13,7 +13,7 @@ from graphrag.models import Tool
 from tests.integration.workflows.tools import mcp_client as mcp_tests
 from tests.support.catalogue import stock_catalogue
 from tests.support.tool_servers import copied
-from workflows.engine.permissions import NAMED
+from workflows.engine.policy.permissions import NAMED
 from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.tools import catalogue_sync

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.support.learning import learn
-from workflows.engine.decide import Refused
+from workflows.engine.protocol.decide import Refused
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.journal.writer import load_revision

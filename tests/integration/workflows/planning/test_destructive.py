@@ -6,7 +6,7 @@ import pytest
 
 from graphrag.models import Tool
 from tests.integration.workflows.conftest import Engine, review, source, value
-from workflows.engine.ports import FinishedTask
+from workflows.engine.protocol.ports import FinishedTask
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.services import fork_execution
 from workflows.executions.validation import InvalidRequest, check_plan

@@ -20,8 +20,8 @@ from graphrag.learning import FinishedRun
 from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.support.processes import ROOT, environment
-from workflows.engine.decide import Refused
-from workflows.engine.reasons import load_reason
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.reasons import load_reason
 from workflows.executions.jobs import learn
 from workflows.executions.recovery import sweep
 from workflows.models import Execution, ExecutionEvent, LearningAttempt

@@ -15,7 +15,7 @@ from tests.integration.workflows.conftest import Engine
 from tests.support import remote_tools  # noqa: F401  (importing it declares its tools)
 from tests.support.groups import group_of
 from workflows.common import crashpoints
-from workflows.engine.ports import Failure, LeaseLost, Success
+from workflows.engine.protocol.ports import Failure, LeaseLost, Success
 from workflows.executions import dispatch
 from workflows.executions.recovery import sweep
 from workflows.models import Execution

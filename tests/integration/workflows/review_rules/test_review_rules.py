@@ -15,8 +15,8 @@ from django.db.models.functions import Now
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.journal.test_leases import expire_lease
 from workflows.common import crashpoints
-from workflows.engine.policy import Policy
-from workflows.engine.review_rules import sample_position
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.review_rules import sample_position
 from workflows.executions import access
 from workflows.executions.services import fork_execution, start_execution
 from workflows.executions.validation import InvalidRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.engine.permissions import PermissionSet, named
+from workflows.engine.policy.permissions import PermissionSet, named
 
 from .programs import SECONDS, Ending, Hostile
 

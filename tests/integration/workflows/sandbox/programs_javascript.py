@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.engine.permissions import PermissionSet, named
+from workflows.engine.policy.permissions import PermissionSet, named
 
 from .programs import SECONDS, Hostile
 

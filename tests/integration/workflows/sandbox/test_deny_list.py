@@ -13,8 +13,8 @@ from django.conf import settings
 
 from tests.support.http_server import Server
 from workflows.common import landlock
-from workflows.engine.permissions import PermissionSet, named
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import PermissionSet, named
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.sandbox import deno_setup
 from workflows.sandbox.code_request import RunEnvironment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.http_server import Server
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import Bench
 

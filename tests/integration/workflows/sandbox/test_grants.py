@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.http_server import Server
-from workflows.engine.permissions import PermissionSet, named
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import PermissionSet, named
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import Bench
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.http_server import Server
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import SECRET, Bench
 from .programs import Hostile

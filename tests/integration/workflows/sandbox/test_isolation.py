@@ -18,7 +18,7 @@ import pytest
 from django.conf import settings
 
 from workflows.common import landlock
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup
 from workflows.sandbox import monty_pool as pool
 from workflows.sandbox.code_request import CodeRequest, RunEnvironment
@@ -204,7 +204,7 @@ def test_a_child_has_its_limits_and_inherits_nothing(bench: Bench) -> None:
 
 _WORKER = """
 import pathlib, sys
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.policy.permissions import PermissionSet
 from workflows.sandbox import CodeRequest, SandboxConfig, run_code
 temp, sign = sys.argv[1:]
 wait = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workflows.engine.permissions import Operation, named
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import Operation, named
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.sandbox.host_files import HostFiles
 
 from .conftest import SECRET, Bench

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import Bench
 

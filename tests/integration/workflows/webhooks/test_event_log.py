@@ -5,7 +5,7 @@ from psycopg import conninfo
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
 from tests.support.processes import database_url
-from workflows.journal import sql as sql
+from workflows.journal import sql
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import Execution, ExecutionEvent
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from tests.integration.workflows.webhooks.conftest import run, send_all
 from tests.support.webhook_receiver import Receiver, receiving
-from workflows.engine.decide import Refused
-from workflows.engine.reasons import Reason
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.values.reasons import Reason
 from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services

@@ -6,7 +6,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config.settings.product import product_settings
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.policy.permissions import PermissionSet
 from workflows.permissions.grants import ceilings_of, may_grant
 
 HOST = PermissionSet(hosts=("127.0.0.1:8000",))

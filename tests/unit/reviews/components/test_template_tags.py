@@ -11,7 +11,7 @@ from reviews.components.json_diffs import MISSING
 from reviews.components.labels import progress_text
 from reviews.templatetags import desk
 from workflows.common.schemas import form_fields
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 from workflows.models import Execution
 
 BIDI = chr(0x202E)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from reviews.components.json_diffs import Path, diff
 from reviews.decisions.edit_impact import impact, paths_read
-from workflows.engine.dag import Plan
-from workflows.engine.dataflow import condition_holds
-from workflows.engine.expressions import compiled
-from workflows.engine.task_errors import TaskFailed
+from workflows.engine.plans.dag import Plan
+from workflows.engine.plans.dataflow import condition_holds
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.values.expressions import compiled
 
 
 def plan(*tasks: dict[str, Any]) -> Plan:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews.decisions.edits import NO_CHANGE, Change, ReviewInvalid, below, change_to, checked_edit
-from workflows.engine.bounded_json import canonical
+from workflows.engine.values.bounded_json import canonical
 from workflows.models import Hold
 
 SCHEMA = {

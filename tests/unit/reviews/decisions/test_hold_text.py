@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.decisions.escalation import entry_words
 from reviews.decisions.hold_text import approved, closed_headline, headline, rejected
+from reviews.decisions.permission_requests import entry_words
 from workflows.common.redaction import redact, redact_text
 from workflows.executions.layer_summaries import TaskLine, layer_summary, one_line
 

@@ -19,7 +19,7 @@ from reviews.decisions.masking import (
     restored,
 )
 from workflows.common.redaction import mask_secrets
-from workflows.engine.bounded_json import canonical, path_text
+from workflows.engine.values.bounded_json import canonical, path_text
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0"
 BEARER = "Bearer abcdef123456"

@@ -8,7 +8,7 @@ import pytest
 
 from reviews.decisions.masking import Rules, masked
 from reviews.runs import results
-from workflows.engine.plan_validation import parse_plan
+from workflows.engine.plans.validation import parse_plan
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution
 

@@ -10,8 +10,8 @@ import pytest
 from reviews.decisions.masking import Rules
 from reviews.runs.timeline import _LINES, HiddenRules, entry, timeline
 from tests.support.actors import actor_named, user_id
-from workflows.engine import events as ev
-from workflows.engine.policy import TriggerPhase
+from workflows.engine.policy.policies import TriggerPhase
+from workflows.engine.protocol import events as ev
 from workflows.models import ExecutionEvent
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

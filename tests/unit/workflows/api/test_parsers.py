@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workflows.api.parsers import BoundedJSONParser, DecisionJSONParser, object_body
 from workflows.api.problems import BodyTooLarge
-from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
+from workflows.engine.values.bounded_json import DEFAULT, BoundedJSONError
 
 values = st.recursive(
     st.none()

@@ -11,10 +11,10 @@ from rest_framework import exceptions as drf
 
 from workflows.api import problems
 from workflows.api.problems import CODES, IdempotencyMismatch, problem_handler
-from workflows.engine.bounded_json import BoundedJSONError
-from workflows.engine.decide import Refused
-from workflows.engine.plan_validation import Problem
-from workflows.engine.ports import StaleVersion
+from workflows.engine.plans.validation import Problem
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.ports import StaleVersion
+from workflows.engine.values.bounded_json import BoundedJSONError
 from workflows.executions.validation import InvalidRequest
 from workflows.journal.writer import ExecutionNotFound
 

@@ -34,7 +34,7 @@ from workflows.approvals.client.holdpoint import (
     human_as_tool,
     requires_approval,
 )
-from workflows.engine import bounded_json
+from workflows.engine.values import bounded_json
 
 ARGUMENTS = {"account": "DE02", "amount": 250.0}
 JSON_VALUES = st.recursive(

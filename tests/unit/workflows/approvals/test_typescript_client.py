@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import approvals_server as fake
-from workflows.engine.bounded_json import digest
+from workflows.engine.values.bounded_json import digest
 
 HERE = Path(__file__).parent
 ARGUMENTS = {"account": "DE02", "amount": 250.5}

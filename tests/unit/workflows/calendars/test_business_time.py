@@ -19,7 +19,7 @@ from workflows.calendars.business_time import (
     in_clock_time,
     is_open,
 )
-from workflows.engine.policy import BusinessHours
+from workflows.engine.policy.policies import BusinessHours
 
 OFFICE: list[Any] = [*[[["09:00", "17:00"]]] * 5, [], []]
 HOUR = 3600

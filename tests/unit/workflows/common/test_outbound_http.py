@@ -21,7 +21,7 @@ from workflows.common.outbound_http import (
     Response,
     request,
 )
-from workflows.engine.permissions import PermissionSet
+from workflows.engine.policy.permissions import PermissionSet
 
 #: Seconds within which a limit of a second or less ends a request, also on a busy machine.
 SOON = 8

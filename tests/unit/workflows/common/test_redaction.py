@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.common.redaction import DOTS, is_secret_field, mask_secrets, redact_text
-from workflows.engine.commands import load_command
-from workflows.engine.dag import Plan
+from workflows.engine.plans.dag import Plan
+from workflows.engine.protocol.commands import load_command
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "masks.json").read_text())
 MORE_SECRETS = [

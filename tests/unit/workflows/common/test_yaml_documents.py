@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.common.yaml_documents import dump, load
-from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
+from workflows.engine.values.bounded_json import DEFAULT, BoundedJSONError
 
 #: Strings that some version of YAML reads as something else.
 TRICKY = (

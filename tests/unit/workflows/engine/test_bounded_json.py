@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.repetitions import often
-from workflows.engine.bounded_json import (
+from workflows.engine.values.bounded_json import (
     BoundedJSONError,
     Limits,
     canonical,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.engine.permissions import NAMED, PermissionSet, admits, named
+from workflows.engine.policy.permissions import NAMED, PermissionSet, admits, named
 
 HOST = PermissionSet(hosts=("127.0.0.1:8000",))
 PUBLIC = PermissionSet(hosts=("api.example.org:443",))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workflows.engine.dataflow import condition_holds, resolve
-from workflows.engine.task_errors import TaskFailed
+from workflows.engine.plans.dataflow import condition_holds, resolve
+from workflows.engine.plans.task_errors import TaskFailed
 
 SOURCES = {"list": {"files": ["a.xml", "b.json"]}, "inputs": {"n": 2, "zero": 0}}
 

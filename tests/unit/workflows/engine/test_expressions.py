@@ -18,10 +18,17 @@ from tests.stateful.scripted import ScriptedRunner
 from tests.support.memory_journal import MemoryJournal
 from tests.support.repetitions import often
 from workflows.agents.rules import RuleAgent
-from workflows.engine import events as ev
-from workflows.engine.dag import ToolTask
-from workflows.engine.dataflow import condition_holds, resolve
-from workflows.engine.expressions import (
+from workflows.engine.plans.dag import ToolTask
+from workflows.engine.plans.dataflow import condition_holds, resolve
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
+from workflows.engine.policy.policies import ReviewPolicy, ReviewRules, TriggerPhase
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import AgentQuestion, Ports
+from workflows.engine.protocol.review_rules import evaluate_rules
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.values.expressions import (
     MAX_BYTES,
     MAX_LENGTH,
     MAX_STEPS,
@@ -31,13 +38,6 @@ from workflows.engine.expressions import (
     evaluate,
     expression_error,
 )
-from workflows.engine.loop import step
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.engine.policy import ReviewPolicy, ReviewRules, TriggerPhase
-from workflows.engine.ports import AgentQuestion, Ports
-from workflows.engine.review_rules import evaluate_rules
-from workflows.engine.status import TaskStatus
-from workflows.engine.task_errors import TaskFailed
 from workflows.tools.basic import select
 
 DOUBLING = "|".join(["[@,@]"] * 30)

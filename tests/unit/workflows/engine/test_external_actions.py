@@ -10,17 +10,17 @@ import pytest
 
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine import commands as cmd
-from workflows.engine.bounded_json import digest
-from workflows.engine.dag import ExternalActionTask, Plan
-from workflows.engine.decide import Refused
-from workflows.engine.evolve import replay
-from workflows.engine.loop import step, submit
-from workflows.engine.moves import is_critical
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.engine.ports import Ports, Success, TaskCall, TaskResult
-from workflows.engine.state import ExecutionState, HoldReason, dump_state, load_state
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.plans.dag import ExternalActionTask, Plan
+from workflows.engine.plans.risk import is_critical
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
+from workflows.engine.protocol import commands as cmd
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.evolve import replay
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import Ports, Success, TaskCall, TaskResult
+from workflows.engine.protocol.state import ExecutionState, HoldReason, dump_state, load_state
+from workflows.engine.protocol.status import ExecutionStatus
+from workflows.engine.values.bounded_json import digest
 
 BEFORE, AFTER = "BEFORE_EXECUTION", "AFTER_EXECUTION"
 PAY = {"to": "acme", "amount": 10, "note": {"$from": "context"}, "memo": None}

@@ -18,13 +18,13 @@ import pytest
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal, Stored
-from workflows.engine import commands as cmd
-from workflows.engine.dag import CodeTask, Plan, ToolTask
-from workflows.engine.decide import Refused
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy, ReviewPolicy
-from workflows.engine.ports import (
+from workflows.engine.plans.dag import CodeTask, Plan, ToolTask
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy, ReviewPolicy
+from workflows.engine.protocol import commands as cmd
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import (
     AgentAnswer,
     AgentQuestion,
     Busy,
@@ -33,9 +33,9 @@ from workflows.engine.ports import (
     Ports,
     TaskFailed,
 )
-from workflows.engine.required_reviews import with_reviews
-from workflows.engine.state import Hold, HoldReason
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.required_reviews import with_reviews
+from workflows.engine.protocol.state import Hold, HoldReason
+from workflows.engine.protocol.status import ExecutionStatus
 
 OUTPUT = "approved text"
 

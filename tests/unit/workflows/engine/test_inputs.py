@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from workflows.engine.dag import Revision
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.ports import FinishedTask
-from workflows.engine.state import TaskState
-from workflows.engine.status import TaskStatus
-from workflows.engine.task_errors import TaskFailed
-from workflows.engine.task_inputs import task_inputs
+from workflows.engine.plans.dag import Revision
+from workflows.engine.plans.task_errors import TaskFailed
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.protocol.ports import FinishedTask
+from workflows.engine.protocol.state import TaskState
+from workflows.engine.protocol.status import TaskStatus
+from workflows.engine.protocol.task_inputs import task_inputs
 
 OUTPUTS = {"big": ["x"] * 1000, "small": {"n": 1}, "other": 2}
 

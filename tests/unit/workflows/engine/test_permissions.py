@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 from pydantic import ValidationError
 
-from workflows.engine.permissions import (
+from workflows.engine.policy.permissions import (
     NAMED,
     PermissionSet,
     canonical_host,

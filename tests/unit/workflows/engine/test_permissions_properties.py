@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.engine.permissions import OPERATIONS, Operation, PermissionSet, cap, smallest_cover
+from workflows.engine.policy.permissions import (
+    OPERATIONS,
+    Operation,
+    PermissionSet,
+    cap,
+    smallest_cover,
+)
 
 _HOSTS = (
     "*", "*:443", "*:80", "*.example.com", "*.example.com:443", "*.a.example.com", "example.com",

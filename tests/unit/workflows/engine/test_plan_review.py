@@ -10,7 +10,10 @@ import pytest
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine.commands import (
+from workflows.engine.plans.dag import Plan, ToolTask
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.commands import (
     Abort,
     ApprovalResponse,
     Continue,
@@ -19,14 +22,11 @@ from workflows.engine.commands import (
     ModifyArgs,
     Replan,
 )
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.decide import Refused
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Heartbeat, NewPlan, Ports
-from workflows.engine.state import ExecutionState, HoldReason
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion, Heartbeat, NewPlan, Ports
+from workflows.engine.protocol.state import ExecutionState, HoldReason
+from workflows.engine.protocol.status import ExecutionStatus
 
 REVIEW = {"replan_review": True}
 AGENT = {"ail": {"enabled": True, "agent": "rules"}}

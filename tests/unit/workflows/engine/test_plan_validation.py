@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workflows.engine.dag import Revision
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
+from workflows.engine.plans.dag import Revision
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
 
 
 def task(name: str, **more: Any) -> dict[str, Any]:

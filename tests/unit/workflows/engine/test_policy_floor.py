@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from workflows.engine.permissions import NAMED
-from workflows.engine.policy import Policy
-from workflows.engine.policy_floor import RULES, Change, changes
+from workflows.engine.policy.floor import RULES, Change, changes
+from workflows.engine.policy.permissions import NAMED
+from workflows.engine.policy.policies import Policy
 
 UNDO = 5.0
 

@@ -17,15 +17,15 @@ from tests.stateful.scripted import PowerCut, ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
 from tests.support.repetitions import often
-from workflows.engine import commands as cmd
-from workflows.engine import events as ev
-from workflows.engine.decide import Refused
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Heartbeat, Ports
-from workflows.engine.state import Hold, HoldReason, SkipReason
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol import commands as cmd
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import AgentAnswer, AgentQuestion, Busy, Heartbeat, Ports
+from workflows.engine.protocol.state import Hold, HoldReason, SkipReason
+from workflows.engine.protocol.status import ExecutionStatus
 
 #: More steps than any of these runs can need: whoever needs more is going round in circles.
 MANY = 400

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import ROOT
-from workflows.engine.reasons import (
+from workflows.engine.values.reasons import (
     TEMPLATES,
     Reason,
     load_reason,

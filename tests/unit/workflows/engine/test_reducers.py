@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.engine.reducers import add_decisions, add_messages, add_tasks, merge_context
+from workflows.engine.protocol.reducers import add_decisions, add_messages, add_tasks, merge_context
 
 items = st.lists(st.integers()).map(tuple)
 leaf = st.none() | st.integers() | st.text(max_size=3)

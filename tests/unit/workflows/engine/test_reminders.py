@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine.commands import ApprovalResponse, EscalateHold
-from workflows.engine.decide import Refused
-from workflows.engine.events import HoldEscalated, HoldOpened
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.engine.policy import Policy, ReviewPolicy
-from workflows.engine.ports import Ports
-from workflows.engine.state import dump_state, load_state
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
+from workflows.engine.policy.policies import Policy, ReviewPolicy
+from workflows.engine.protocol.commands import ApprovalResponse, EscalateHold
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.events import HoldEscalated, HoldOpened
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import Ports
+from workflows.engine.protocol.state import dump_state, load_state
 
 STEPS = [
     {"after_seconds": 60, "groups": ["legal"]},

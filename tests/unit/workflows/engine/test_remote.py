@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine import commands as cmd
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.evolve import replay
-from workflows.engine.loop import step, submit
-from workflows.engine.ports import (
+from workflows.engine.plans.dag import Plan, ToolTask
+from workflows.engine.protocol import commands as cmd
+from workflows.engine.protocol.evolve import replay
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import (
     Failure,
     Ports,
     Submitted,
@@ -20,9 +20,9 @@ from workflows.engine.ports import (
     TaskCall,
     TaskResult,
 )
-from workflows.engine.speculation_candidates import candidates
-from workflows.engine.state import ExecutionState, RemoteCall, dump_state, load_state
-from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.engine.protocol.speculation_candidates import candidates
+from workflows.engine.protocol.state import ExecutionState, RemoteCall, dump_state, load_state
+from workflows.engine.protocol.status import ExecutionStatus, TaskStatus
 
 
 class World:

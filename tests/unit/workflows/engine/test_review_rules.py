@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.actors import actor_named
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine import events as ev
-from workflows.engine.commands import ApprovalResponse
-from workflows.engine.dag import ToolTask
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import PlanInvalid, parse_plan
-from workflows.engine.policy import Policy, ReviewPolicy, ReviewRules, TriggerPhase
-from workflows.engine.ports import Ports
-from workflows.engine.review_rules import evaluate_rules, sample_position
+from workflows.engine.plans.dag import ToolTask
+from workflows.engine.plans.validation import PlanInvalid, parse_plan
+from workflows.engine.policy.policies import Policy, ReviewPolicy, ReviewRules, TriggerPhase
+from workflows.engine.protocol import events as ev
+from workflows.engine.protocol.commands import ApprovalResponse
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import Ports
+from workflows.engine.protocol.review_rules import evaluate_rules, sample_position
 
 BEFORE, AFTER = TriggerPhase.BEFORE_EXECUTION, TriggerPhase.AFTER_EXECUTION
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from workflows.engine.dag import Plan
-from workflows.engine.expression_paths import read_paths
-from workflows.engine.policy import Policy
-from workflows.engine.simulation import Example, Point, Simulation, simulate
-from workflows.engine.state import HoldReason, SkipReason
+from workflows.engine.plans.dag import Plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.simulation import Example, Point, Simulation, simulate
+from workflows.engine.protocol.state import HoldReason, SkipReason
+from workflows.engine.values.expression_paths import read_paths
 
 
 def task(name: str, review: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:

@@ -15,21 +15,21 @@ from tests.support.memory_journal import MemoryJournal
 from tests.support.repetitions import often
 from tests.unit.workflows.engine.test_plan_review import AGENT, REVIEW, Asks, Ideas
 from tests.unit.workflows.engine.test_properties import World
-from workflows.engine.commands import Continue
-from workflows.engine.dag import Plan
-from workflows.engine.loop import step
-from workflows.engine.permissions import NAMED, PermissionSet
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import FinishedTask, NewPlan, Ports, TaskCall
-from workflows.engine.speculation_candidates import (
+from workflows.engine.plans.dag import Plan
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.permissions import NAMED, PermissionSet
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.commands import Continue
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import FinishedTask, NewPlan, Ports, TaskCall
+from workflows.engine.protocol.speculation_candidates import (
     blocking_hold,
     candidates,
     may_speculate,
     result_digest,
 )
-from workflows.engine.state import Hold
-from workflows.engine.status import TaskStatus
+from workflows.engine.protocol.state import Hold
+from workflows.engine.protocol.status import TaskStatus
 
 AHEAD = {"speculation": {"enabled": True}}
 READER, WRITER = "readonly", "filesystem"

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.unit.workflows.engine.test_external_actions import AFTER, World
-from workflows.engine.bounded_json import canonical
-from workflows.engine.decide import Refused
-from workflows.engine.standing_terms import StandingTerms, UpTo, covers, is_number, parse_rule
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.policy.standing_terms import (
+    StandingTerms,
+    UpTo,
+    covers,
+    is_number,
+    parse_rule,
+)
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.status import ExecutionStatus
+from workflows.engine.values.bounded_json import canonical
 
 TERMS = StandingTerms(seconds=60)
 USE = {"grant": "7", "given_by": "ann", "expires_at": "2026-01-01T00:00:00+00:00"}

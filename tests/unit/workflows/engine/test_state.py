@@ -4,10 +4,10 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from workflows.engine.events import ExecutionStarted
-from workflows.engine.evolve import evolve
-from workflows.engine.state import ExecutionState
-from workflows.engine.status import TaskStatus
+from workflows.engine.protocol.events import ExecutionStarted
+from workflows.engine.protocol.evolve import evolve
+from workflows.engine.protocol.state import ExecutionState
+from workflows.engine.protocol.status import TaskStatus
 
 
 def test_an_event_makes_a_new_state_and_leaves_the_old_one_alone() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from workflows.engine.status import (
+from workflows.engine.protocol.status import (
     TRANSITIONS,
     ExecutionStatus,
     IllegalTransition,

@@ -9,10 +9,10 @@ import pytest
 
 from tests.stateful.scripted import ScriptedRunner, outcome
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine.loop import step
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.ports import Heartbeat, Ports, TaskCall, TaskResult, TaskRunner
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.protocol.loop import step
+from workflows.engine.protocol.ports import Heartbeat, Ports, TaskCall, TaskResult, TaskRunner
+from workflows.engine.protocol.status import ExecutionStatus
 
 TASKS = ("a", "b", "c")
 

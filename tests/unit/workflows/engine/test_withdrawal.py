@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.actors import actor_named, user_id
 from tests.support.memory_journal import MemoryJournal
-from workflows.engine.commands import (
+from workflows.engine.plans.dag import ToolTask
+from workflows.engine.plans.validation import parse_plan
+from workflows.engine.policy.policies import Policy
+from workflows.engine.protocol.commands import (
     ApprovalResponse,
     ExpireHold,
     InjectTask,
     SettleAnswer,
     WithdrawAnswer,
 )
-from workflows.engine.dag import ToolTask
-from workflows.engine.decide import Refused
-from workflows.engine.events import HoldAnswered, HoldDecided, HoldWithdrawn
-from workflows.engine.loop import step, submit
-from workflows.engine.plan_validation import parse_plan
-from workflows.engine.policy import Policy
-from workflows.engine.ports import Ports
-from workflows.engine.state import ExecutionState, dump_state, load_state
-from workflows.engine.status import ExecutionStatus
+from workflows.engine.protocol.decide import Refused
+from workflows.engine.protocol.events import HoldAnswered, HoldDecided, HoldWithdrawn
+from workflows.engine.protocol.loop import step, submit
+from workflows.engine.protocol.ports import Ports
+from workflows.engine.protocol.state import ExecutionState, dump_state, load_state
+from workflows.engine.protocol.status import ExecutionStatus
 
 
 class NoAgents:

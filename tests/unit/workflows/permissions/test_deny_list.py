@@ -12,7 +12,7 @@ from django.conf import settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.engine.permissions import NAMED, Operation, PermissionSet, canonical_path
+from workflows.engine.policy.permissions import NAMED, Operation, PermissionSet, canonical_path
 from workflows.permissions import deny_list
 
 HOME = str(settings.HOLDPOINT_HOME)

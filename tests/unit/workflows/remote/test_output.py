@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workflows.engine.ports import Failure
+from workflows.engine.protocol.ports import Failure
 from workflows.remote.capture import capturing
 from workflows.remote.output import MAX_LINE, MAX_LINES, MAX_TEXT, Output, clean
 from workflows.remote.results import failed, result_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
 from tests.support.repetitions import often
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.root_directory import Root
 
 from .conftest import use

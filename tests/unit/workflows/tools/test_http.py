@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pytest_django.fixtures import Settings
 
-from workflows.engine.permissions import PermissionSet
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import PermissionSet
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.tools import ToolContext
 
 from .conftest import use

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from workflows.engine.permissions import named
-from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.policy.permissions import named
+from workflows.engine.protocol.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.tools import PythonTool, ToolContext, ToolRegistry, all_tools, call, call_sync, get
 from workflows.tools.registry import tool
 

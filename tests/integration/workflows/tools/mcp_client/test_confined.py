@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from workflows.common import background_loop, landlock
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.mcp_client import (
     McpServerSpec,
     close_pool,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workflows.common import background_loop
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools import ToolContext, call_sync, get
 from workflows.tools.gitlog import read_diff, read_log
 from workflows.tools.mcp_client import McpServerSpec, pool

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workflows.common import background_loop
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.mcp_client import McpServerSpec, addresses, close_pool, pool
 
 from .conftest import HTTPServer, Journal, until

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from workflows.common import background_loop
-from workflows.engine.ports import TaskFailed
+from workflows.engine.protocol.ports import TaskFailed
 from workflows.tools.mcp_client import McpServerSpec, pool
 
 from .conftest import SERVER, Journal, has_ended, until
