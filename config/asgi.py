@@ -20,12 +20,12 @@ from config.web.body_limits import limit_body  # noqa: E402
 from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import no_socket, websocket_urlpatterns  # noqa: E402
-from workflows import mcp_server as mcp_gateway  # noqa: E402
+from workflows import mcp_server  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
 from workflows.mcp_gate import asgi as mcp_gate  # noqa: E402
 
 http = in_request_thread(django)
-mcp = mcp_gateway.http_app()
+mcp = mcp_server.http_app()
 gate = mcp_gate.http_app()
 
 
