@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -32,35 +32,17 @@ from workflows.admin.filters import TimeFilter
 from workflows.executions.access import ROLES
 from workflows.models import SignInAlert
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[SignInAlert]
-    PersonBase = UserAdmin[User]
-    GroupBase = GroupAdmin
-    PersonFormBase = UserChangeForm[User]
-    PermissionsFieldBase = ModelMultipleChoiceField[Permission]
-    GroupFormBase = ModelForm[Group]
-    MembersField = ModelMultipleChoiceField[User]
-else:
-    Base = admin.ModelAdmin
-    PersonBase = UserAdmin
-    GroupBase = GroupAdmin
-    PersonFormBase = UserChangeForm
-    PermissionsFieldBase = ModelMultipleChoiceField
-    GroupFormBase = ModelForm
-    MembersField = ModelMultipleChoiceField
-
-
 admin.site.unregister((User, Group))
 
 
-class PermissionsField(PermissionsFieldBase):
+class PermissionsField(ModelMultipleChoiceField[Permission]):
     """Permissions with the name of their model, not with the label of its app."""
 
     def label_from_instance(self, obj: Permission) -> str:
         return f"{obj.content_type.name} | {obj.name}"
 
 
-class PersonForm(PersonFormBase):
+class PersonForm(UserChangeForm[User]):
     """An account; `actor` is the user who changes it."""
 
     actor: User
@@ -100,7 +82,7 @@ class PersonForm(PersonFormBase):
 
 
 @admin.register(User)
-class PersonAdmin(PersonBase):
+class PersonAdmin(UserAdmin[User]):
     """People: their groups, and actions on several of them."""
 
     empty_text = gettext_lazy("An account lets a person sign in: add one, and choose its groups.")
@@ -235,7 +217,7 @@ def _actor(request: HttpRequest) -> User:
     return cast("User", request.user)
 
 
-class AddGroupForm(GroupFormBase):
+class AddGroupForm(ModelForm[Group]):
     """A new group."""
 
     actor: User
@@ -249,12 +231,14 @@ class AddGroupForm(GroupFormBase):
         return name
 
 
-class GroupForm(GroupFormBase):
+class GroupForm(ModelForm[Group]):
     """The members of a group; `actor` is the user who changes them."""
 
     actor: User
     # A plain list, as on the page of a person: screen readers read it.
-    members = MembersField(queryset=User.objects.order_by("username"), required=False)
+    members = ModelMultipleChoiceField[User](
+        queryset=User.objects.order_by("username"), required=False
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -279,7 +263,7 @@ class GroupForm(GroupFormBase):
 
 
 @admin.register(Group)
-class PeopleGroupAdmin(GroupBase):
+class PeopleGroupAdmin(GroupAdmin):
     """Groups and their members."""
 
     empty_text = gettext_lazy("A group gives its members reviews: add one, and choose its members.")
@@ -317,7 +301,7 @@ class PeopleGroupAdmin(GroupBase):
 
 
 @admin.register(SignInAlert)
-class SignInAlertAdmin(Base):
+class SignInAlertAdmin(admin.ModelAdmin[SignInAlert]):
     """Nobody writes alerts here; unlocking needs the permission to change them."""
 
     empty_text = gettext_lazy(

@@ -1,6 +1,6 @@
 """Admin of the tool graph: people enable tools and choose permission sets, nothing else."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -11,13 +11,6 @@ from graphrag.catalogue import ingest
 from graphrag.catalogue.tool_form import ToolForm
 from graphrag.graph import neighbours
 from graphrag.models import LearnedExecution, Tool, ToolDependency
-
-if TYPE_CHECKING:
-    ToolBase = admin.ModelAdmin[Tool]
-    DependencyBase = admin.ModelAdmin[ToolDependency]
-    LearnedBase = admin.ModelAdmin[LearnedExecution]
-else:
-    ToolBase = DependencyBase = LearnedBase = admin.ModelAdmin
 
 
 class NotAddedByHand:
@@ -43,7 +36,7 @@ class GoneFilter(admin.BooleanFieldListFilter):
 
 
 @admin.register(Tool)
-class ToolAdmin(NotAddedByHand, ToolBase):
+class ToolAdmin(NotAddedByHand, admin.ModelAdmin[Tool]):
     """Enable and disable tools, and choose their permission sets."""
 
     empty_text = gettext_lazy(
@@ -122,7 +115,7 @@ class ReadOnly(NotAddedByHand):
 
 
 @admin.register(ToolDependency)
-class ToolDependencyAdmin(ReadOnly, DependencyBase):
+class ToolDependencyAdmin(ReadOnly, admin.ModelAdmin[ToolDependency]):
     """Which tool followed which in real runs."""
 
     empty_text = gettext_lazy(
@@ -137,7 +130,7 @@ class ToolDependencyAdmin(ReadOnly, DependencyBase):
 
 
 @admin.register(LearnedExecution)
-class LearnedExecutionAdmin(ReadOnly, LearnedBase):
+class LearnedExecutionAdmin(ReadOnly, admin.ModelAdmin[LearnedExecution]):
     """Executions that have been learned, with the resulting edges."""
 
     empty_text = gettext_lazy(

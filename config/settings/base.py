@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import django_stubs_ext
 from redis.connection import parse_url
 
 from config.auth.oauth import options as oauth
@@ -31,6 +32,9 @@ from config.settings.topics import (
 )
 from config.web.csp import policy
 from config.web.origins import origins_of, websocket_origins
+
+# Generic classes of Django, such as `ModelAdmin[Hold]`, can be bases.
+django_stubs_ext.monkeypatch()
 
 _INSTALLATION = Installation.read()
 _KEYS = Keys.read()

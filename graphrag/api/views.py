@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -34,11 +34,6 @@ from graphrag.models import Tool
 from graphrag.planning import services as planning_services
 from graphrag.planning.draft import nothing_refused
 from graphrag.retrieval import search as retrieval_search
-
-if TYPE_CHECKING:
-    ToolViews = ReadOnlyModelViewSet[Tool]
-else:
-    ToolViews = ReadOnlyModelViewSet
 
 _MAX_NEAREST = 10
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in `git.git_log`.")
@@ -114,7 +109,7 @@ class CanPlan(BasePermission):
     ),
     retrieve=extend_schema(summary="One tool with its schemas", parameters=[_NAME]),
 )
-class ToolViewSet(ToolViews):
+class ToolViewSet(ReadOnlyModelViewSet[Tool]):
     """Read and search the catalogue."""
 
     serializer_class = ToolSerializer

@@ -1,17 +1,12 @@
 """The form of what people decide about a tool, for the admin and the desk."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 
 from graphrag import conf
 from graphrag.catalogue import ingest
 from graphrag.models import Tool, ToolKind
-
-if TYPE_CHECKING:
-    ToolFormBase = forms.ModelForm[Tool]
-else:
-    ToolFormBase = forms.ModelForm
 
 _MARK_FIELDS = frozenset(f"set_{mark}" for mark in ingest.MARKS)
 _DECLARED = {
@@ -21,7 +16,7 @@ _DECLARED = {
 }
 
 
-class ToolForm(ToolFormBase):
+class ToolForm(forms.ModelForm[Tool]):
     """The fields of a tool that a person decides."""
 
     permission_set = forms.ChoiceField()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -19,15 +19,6 @@ from workflows.webhooks.addresses import url_problem
 
 from .read_only import ReadOnly
 
-if TYPE_CHECKING:
-    HookForm = forms.ModelForm[ChatHook]
-    HookBase = admin.ModelAdmin[ChatHook]
-    AnyBase = admin.ModelAdmin[Any]
-    MessageBase = admin.ModelAdmin[NoticeMessage]
-else:
-    HookForm = forms.ModelForm
-    HookBase = MessageBase = AnyBase = admin.ModelAdmin
-
 #: Kinds that a chat can receive; the others concern one person.
 CHAT_KINDS = (
     NoticeKind.WAITING,
@@ -37,7 +28,7 @@ CHAT_KINDS = (
 )
 
 
-class ChatHookForm(HookForm):
+class ChatHookForm(forms.ModelForm[ChatHook]):
     """The form of a chat hook; it never shows the stored address."""
 
     address = forms.CharField(
@@ -83,7 +74,7 @@ class ChatHookForm(HookForm):
         return saved
 
 
-class DeletedWithMessages(AnyBase):
+class DeletedWithMessages(admin.ModelAdmin[Any]):
     """An admin whose objects are deleted with their messages, which have read-only pages."""
 
     #: Names of the models that are deleted too.
@@ -96,7 +87,7 @@ class DeletedWithMessages(AnyBase):
 
 
 @admin.register(ChatHook)
-class ChatHookAdmin(DeletedWithMessages, HookBase):
+class ChatHookAdmin(DeletedWithMessages, admin.ModelAdmin[ChatHook]):
     """Incoming webhooks of chats."""
 
     empty_text = gettext_lazy(
@@ -126,7 +117,7 @@ class ChatHookAdmin(DeletedWithMessages, HookBase):
 
 
 @admin.register(NoticeMessage)
-class NoticeMessageAdmin(ReadOnly, MessageBase):
+class NoticeMessageAdmin(ReadOnly, admin.ModelAdmin[NoticeMessage]):
     """Outgoing messages with status, attempts and errors."""
 
     empty_text = gettext_lazy(

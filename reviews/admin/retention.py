@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -30,18 +30,8 @@ from workflows.models import Execution
 
 from .read_only import ReadOnly
 
-if TYPE_CHECKING:
-    PolicyBase = admin.ModelAdmin[RetentionPolicy]
-    HoldBase = admin.ModelAdmin[LegalHold]
-    EntryBase = admin.ModelAdmin[RetentionEntry]
-    PolicyFormBase = forms.ModelForm[RetentionPolicy]
-    HoldFormBase = forms.ModelForm[LegalHold]
-else:
-    PolicyBase = HoldBase = EntryBase = admin.ModelAdmin
-    PolicyFormBase = HoldFormBase = forms.ModelForm
 
-
-class PolicyForm(PolicyFormBase):
+class PolicyForm(forms.ModelForm[RetentionPolicy]):
     """A policy; it can be enabled once its preview was shown."""
 
     class Meta:
@@ -57,7 +47,7 @@ class PolicyForm(PolicyFormBase):
 
 
 @admin.register(RetentionPolicy)
-class RetentionPolicyAdmin(PolicyBase):
+class RetentionPolicyAdmin(admin.ModelAdmin[RetentionPolicy]):
     """How long data of ended runs is kept."""
 
     empty_text = gettext_lazy(
@@ -116,7 +106,7 @@ class RetentionPolicyAdmin(PolicyBase):
             delete_policy(actor=current_user(request), policy=policy)
 
 
-class LegalHoldForm(HoldFormBase):
+class LegalHoldForm(forms.ModelForm[LegalHold]):
     """A legal hold of a run, which is given by its number, of a workflow or of an MCP gate."""
 
     execution = forms.ModelChoiceField(
@@ -152,7 +142,7 @@ class HoldStatusFilter(StatusFilter):
 
 
 @admin.register(LegalHold)
-class LegalHoldAdmin(HoldBase):
+class LegalHoldAdmin(admin.ModelAdmin[LegalHold]):
     """Legal holds; one is lifted, never changed."""
 
     empty_text = gettext_lazy(
@@ -191,7 +181,7 @@ class LegalHoldAdmin(HoldBase):
 
 
 @admin.register(RetentionEntry)
-class RetentionEntryAdmin(ReadOnly, EntryBase):
+class RetentionEntryAdmin(ReadOnly, admin.ModelAdmin[RetentionEntry]):
     """What retention did, and who changed policies and legal holds."""
 
     empty_text = gettext_lazy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -21,17 +21,6 @@ from workflows.common.secret_encryption import encrypt
 
 from .notices import CHAT_KINDS, DeletedWithMessages
 
-if TYPE_CHECKING:
-    WorkspaceForm = forms.ModelForm[SlackWorkspace]
-    ChannelForm = forms.ModelForm[SlackChannel]
-    WorkspaceBase = admin.ModelAdmin[SlackWorkspace]
-    ChannelBase = admin.StackedInline[SlackChannel, SlackWorkspace]
-    AccountBase = admin.ModelAdmin[SlackAccount]
-else:
-    WorkspaceForm = ChannelForm = forms.ModelForm
-    WorkspaceBase = AccountBase = admin.ModelAdmin
-    ChannelBase = admin.StackedInline
-
 _MESSAGES = frozenset({str(SlackMessage._meta.verbose_name)})
 _SECRETS = {"new_bot_token": "bot_token", "new_signing_secret": "signing_secret"}
 
@@ -46,7 +35,7 @@ def _secret_field(label: Any, help_text: Any) -> forms.CharField:
     )
 
 
-class SlackWorkspaceForm(WorkspaceForm):
+class SlackWorkspaceForm(forms.ModelForm[SlackWorkspace]):
     """The form of a workspace; it never shows the stored secrets."""
 
     team_id = forms.RegexField(
@@ -89,7 +78,7 @@ class SlackWorkspaceForm(WorkspaceForm):
         return saved
 
 
-class SlackChannelForm(ChannelForm):
+class SlackChannelForm(forms.ModelForm[SlackChannel]):
     """The form of a channel."""
 
     channel = forms.RegexField(
@@ -116,7 +105,7 @@ class SlackChannelForm(ChannelForm):
         fields = ("channel", "workflow", "group", "kinds", "show_payload", "enabled")
 
 
-class SlackChannelInline(ChannelBase):
+class SlackChannelInline(admin.StackedInline[SlackChannel, SlackWorkspace]):
     """The channels of a workspace."""
 
     model = SlackChannel
@@ -125,7 +114,7 @@ class SlackChannelInline(ChannelBase):
 
 
 @admin.register(SlackWorkspace)
-class SlackWorkspaceAdmin(DeletedWithMessages, WorkspaceBase):
+class SlackWorkspaceAdmin(DeletedWithMessages, admin.ModelAdmin[SlackWorkspace]):
     """Slack workspaces: secrets, channels, and whether messages arrive."""
 
     empty_text = gettext_lazy(
@@ -166,7 +155,7 @@ class SlackWorkspaceAdmin(DeletedWithMessages, WorkspaceBase):
 
 
 @admin.register(SlackAccount)
-class SlackAccountAdmin(DeletedWithMessages, AccountBase):
+class SlackAccountAdmin(DeletedWithMessages, admin.ModelAdmin[SlackAccount]):
     """Linked accounts: deleting one ends the link."""
 
     empty_text = gettext_lazy(

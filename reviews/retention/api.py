@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -33,11 +33,6 @@ from workflows.models import Execution, Gate, Workflow
 
 from . import selectors, services
 
-if TYPE_CHECKING:
-    PolicyModel = serializers.ModelSerializer[RetentionPolicy]
-else:
-    PolicyModel = serializers.ModelSerializer
-
 _POLICY_ID = OpenApiParameter("retention_policy_id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)
 _HOLD_ID = OpenApiParameter("legal_hold_id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)
 _ORDERINGS = {"id": ("id",), "-id": ("-id",)}
@@ -46,7 +41,7 @@ _ORDERINGS = {"id": ("id",), "-id": ("-id",)}
 # --- policies -------------------------------------------------------------------------------------
 
 
-class RetentionPolicySerializer(StrictSerializer, PolicyModel):
+class RetentionPolicySerializer(StrictSerializer, serializers.ModelSerializer[RetentionPolicy]):
     """A retention policy: of one workflow, or (null) of all other runs.
 
     It can be enabled only once it is stored with the same other fields.

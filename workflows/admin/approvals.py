@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -12,15 +12,8 @@ from django.utils.translation import gettext_lazy
 from workflows.approvals.policy_services import group_problems, lock_policy
 from workflows.models import ApprovalPolicy
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[ApprovalPolicy]
-    BaseForm = forms.ModelForm[ApprovalPolicy]
-else:
-    Base = admin.ModelAdmin
-    BaseForm = forms.ModelForm
 
-
-class ApprovalPolicyForm(BaseForm):
+class ApprovalPolicyForm(forms.ModelForm[ApprovalPolicy]):
     """A policy; its groups exist and may decide."""
 
     class Meta:
@@ -50,7 +43,7 @@ class ApprovalPolicyForm(BaseForm):
 
 
 @admin.register(ApprovalPolicy)
-class ApprovalPolicyAdmin(Base):
+class ApprovalPolicyAdmin(admin.ModelAdmin[ApprovalPolicy]):
     """The reviews of actions by name."""
 
     empty_text = gettext_lazy(

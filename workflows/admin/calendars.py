@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
 import holidays
@@ -19,13 +19,6 @@ from pydantic import ValidationError as Invalid
 from workflows.calendars.business_time import due, holiday_name
 from workflows.engine.policy.policies import BusinessHours
 from workflows.models import BusinessCalendar
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[BusinessCalendar]
-    BaseForm = forms.ModelForm[BusinessCalendar]
-else:
-    Base = admin.ModelAdmin
-    BaseForm = forms.ModelForm
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _INTERVAL: Final = re.compile(r"(\d\d:\d\d)\s*-\s*(\d\d:\d\d)")
@@ -44,7 +37,7 @@ def _hours_field() -> forms.CharField:
     )
 
 
-class CalendarForm(BaseForm):
+class CalendarForm(forms.ModelForm[BusinessCalendar]):
     """A calendar; hours are written as text."""
 
     exceptions = forms.CharField(
@@ -123,7 +116,7 @@ def _written(hours: Any) -> str:
 
 
 @admin.register(BusinessCalendar)
-class BusinessCalendarAdmin(Base):
+class BusinessCalendarAdmin(admin.ModelAdmin[BusinessCalendar]):
     """Calendars in whose hours deadlines count."""
 
     empty_text = gettext_lazy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -28,20 +28,13 @@ from workflows.models import Workflow
 
 from .read_only import block
 
-if TYPE_CHECKING:
-    FormBase = forms.ModelForm[Workflow]
-    Base = admin.ModelAdmin[Workflow]
-else:
-    FormBase = forms.ModelForm
-    Base = admin.ModelAdmin
-
 _FIELDS = (
     "name", "title", "description", "enabled", "plan", "policy", "inputs_schema", "default_inputs"
 )  # fmt: skip
 _HEAD = re.compile(r"(\w+)[.]?(.*)", re.DOTALL)
 
 
-class WorkflowForm(FormBase):
+class WorkflowForm(forms.ModelForm[Workflow]):
     """A workflow, validated like a start; errors are shown at their fields."""
 
     plan = BoundedJSONField(
@@ -96,7 +89,7 @@ class WorkflowForm(FormBase):
 
 
 @admin.register(Workflow)
-class WorkflowAdmin(Base):
+class WorkflowAdmin(admin.ModelAdmin[Workflow]):
     """Workflows, from which executions are started."""
 
     empty_text = gettext_lazy(

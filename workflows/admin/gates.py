@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -15,19 +15,8 @@ from workflows.mcp_gate.policies import tool_infos
 from workflows.models import Gate, GateTool, McpServer
 from workflows.planning.planner import tools_of_server
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Gate]
-    InlineBase = admin.StackedInline[GateTool, Gate]
-    GateFormBase = forms.ModelForm[Gate]
-    ToolFormBase = forms.ModelForm[GateTool]
-else:
-    Base = admin.ModelAdmin
-    InlineBase = admin.StackedInline
-    GateFormBase = forms.ModelForm
-    ToolFormBase = forms.ModelForm
 
-
-class GateForm(GateFormBase):
+class GateForm(forms.ModelForm[Gate]):
     """A gate; its servers and groups are few, so they are listed."""
 
     class Meta:
@@ -40,7 +29,7 @@ class GateForm(GateFormBase):
         }
 
 
-class GateToolForm(ToolFormBase):
+class GateToolForm(forms.ModelForm[GateTool]):
     """The policy of a tool that the catalogue has."""
 
     class Meta:
@@ -56,7 +45,7 @@ class GateToolForm(ToolFormBase):
         )
 
 
-class GateToolInline(InlineBase):
+class GateToolInline(admin.StackedInline[GateTool, Gate]):
     """The policies of single tools; who changes the gate changes them."""
 
     model = GateTool
@@ -77,7 +66,7 @@ class GateToolInline(InlineBase):
 
 
 @admin.register(Gate)
-class GateAdmin(Base):
+class GateAdmin(admin.ModelAdmin[Gate]):
     """The gates, with the policy of each tool."""
 
     empty_text = gettext_lazy(

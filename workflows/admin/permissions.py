@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q
@@ -21,14 +21,9 @@ from workflows.planning.planner import sync_capabilities
 from .filters import StatusFilter
 from .read_only import ReadOnly
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Capability]
-else:
-    Base = admin.ModelAdmin
-
 
 @admin.register(Capability)
-class CapabilityAdmin(Base):
+class CapabilityAdmin(admin.ModelAdmin[Capability]):
     """Capabilities: code and permissions are fixed; approval mode and `enabled` are editable."""
 
     empty_text = gettext_lazy(

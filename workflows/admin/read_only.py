@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -15,16 +15,11 @@ from django.utils.translation import gettext as _
 
 from workflows.executions import access
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Any]
-else:
-    Base = admin.ModelAdmin
-
 #: Longer values are cut; REST returns the full value.
 _MAX_CHARS = 20_000
 
 
-class ReadOnly(Base):
+class ReadOnly(admin.ModelAdmin[Any]):
     """A ModelAdmin without adding, changing, deleting and bulk actions."""
 
     actions: tuple[str, ...] | None = None

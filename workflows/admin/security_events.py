@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -14,14 +12,9 @@ from workflows.models import SecurityEvent
 from .filters import TimeFilter
 from .read_only import block
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[SecurityEvent]
-else:
-    Base = admin.ModelAdmin
-
 
 @admin.register(SecurityEvent)
-class SecurityEventAdmin(Base):
+class SecurityEventAdmin(admin.ModelAdmin[SecurityEvent]):
     """Nobody writes events here."""
 
     empty_text = gettext_lazy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -25,14 +25,9 @@ from workflows.planning.planner import tools_of_server
 from workflows.tools import catalogue_sync, mcp_servers
 from workflows.tools.server_form import McpServerForm, import_text
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[McpServer]
-else:
-    Base = admin.ModelAdmin
-
 
 @admin.register(McpServer)
-class McpServerAdmin(Base):
+class McpServerAdmin(admin.ModelAdmin[McpServer]):
     """Servers, and an action that synchronizes their tools."""
 
     empty_text = gettext_lazy(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.contrib import admin
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -13,11 +11,6 @@ from django.utils.translation import gettext_lazy
 from workflows.models import ApiToken
 
 from .filters import StatusFilter
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[ApiToken]
-else:
-    Base = admin.ModelAdmin
 
 
 class TokenStatusFilter(StatusFilter):
@@ -34,7 +27,7 @@ class TokenStatusFilter(StatusFilter):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(Base):
+class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     """API tokens. Their secrets are not stored."""
 
     empty_text = gettext_lazy(

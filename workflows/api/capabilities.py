@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -29,11 +29,6 @@ from .permission_classes import HasRole, HasScope, caller, require
 from .problems import register
 from .serializers import StrictSerializer
 
-if TYPE_CHECKING:
-    CapabilityModel = serializers.ModelSerializer[Capability]
-else:
-    CapabilityModel = serializers.ModelSerializer
-
 register(capabilities.CapabilityInvalid, status=422, code="invalid")
 
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0-9_]{1,100}$")
@@ -43,7 +38,7 @@ def _as_lists(permissions: PermissionSet) -> dict[str, list[str]]:
     return {name: list(entries) for name, entries in permissions.model_dump().items()}
 
 
-class CapabilityRowSerializer(CapabilityModel):
+class CapabilityRowSerializer(serializers.ModelSerializer[Capability]):
     """A capability in a list. `granted` holds the permissions granted beyond its own set."""
 
     input_schema = serializers.DictField()

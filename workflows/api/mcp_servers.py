@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -35,18 +35,13 @@ from .permission_classes import (
 from .problems import register
 from .serializers import ID_PATTERN, PlainSerializer, StrictSerializer
 
-if TYPE_CHECKING:
-    ServerModel = serializers.ModelSerializer[McpServer]
-else:
-    ServerModel = serializers.ModelSerializer
-
 register(mcp_servers.ConfirmationNeeded, status=403, code="step_up")
 register(mcp_servers.SuperuserNeeded, status=403, code="superuser_needed")
 
 _ID = OpenApiParameter("server_id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)
 
 
-class McpServerSerializer(ServerModel):
+class McpServerSerializer(serializers.ModelSerializer[McpServer]):
     """An MCP server; of its environment and headers only the names."""
 
     id = serializers.CharField()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -27,15 +27,10 @@ from .parsers import query_params, reject_query_params, validated_body
 from .permission_classes import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
 from .serializers import StrictSerializer
 
-if TYPE_CHECKING:
-    TokenModel = serializers.ModelSerializer[ApiToken]
-else:
-    TokenModel = serializers.ModelSerializer
-
 _ID = OpenApiParameter("token_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 
 
-class TokenSerializer(TokenModel):
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     """A token without its secret; `prefix` is its beginning."""
 
     id = serializers.CharField()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -27,15 +27,10 @@ from .parsers import PlanJSONParser, query_params, reject_query_params, validate
 from .permission_classes import AdminWrites, HasRole, HasScope, caller, has_scope, require
 from .serializers import PlainSerializer, StrictSerializer
 
-if TYPE_CHECKING:
-    WorkflowModel = serializers.ModelSerializer[Workflow]
-else:
-    WorkflowModel = serializers.ModelSerializer
-
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0-9_]{1,100}$")
 
 
-class WorkflowRowSerializer(WorkflowModel):
+class WorkflowRowSerializer(serializers.ModelSerializer[Workflow]):
     """A workflow in a list, with its inputs; secrets are masked unless the caller may change it."""
 
     id = serializers.CharField()

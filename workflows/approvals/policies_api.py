@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -25,15 +25,10 @@ from workflows.models import ApprovalPolicy
 
 from . import policy_services
 
-if TYPE_CHECKING:
-    PolicyModel = serializers.ModelSerializer[ApprovalPolicy]
-else:
-    PolicyModel = serializers.ModelSerializer
-
 _ID = OpenApiParameter("policy_id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)
 
 
-class ApprovalPolicySerializer(StrictSerializer, PolicyModel):
+class ApprovalPolicySerializer(StrictSerializer, serializers.ModelSerializer[ApprovalPolicy]):
     """An approval policy.  PATCH changes the given fields."""
 
     id = serializers.CharField(read_only=True)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 
 from workflows.common.redaction import mask_secrets
 
-if TYPE_CHECKING:
-    _Char = models.CharField[str, str]
-    _Text = models.TextField[str, str]
-else:
-    _Char, _Text = models.CharField, models.TextField
 
-
-class MaskedCharField(_Char):
+class MaskedCharField(models.CharField[str, str]):
     """A CharField; a mask that makes the text too long is cut."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001
@@ -27,7 +21,7 @@ class MaskedCharField(_Char):
         return name, "django.db.models.CharField", args, kwargs
 
 
-class MaskedTextField(_Text):
+class MaskedTextField(models.TextField[str, str]):
     """A TextField."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION
@@ -12,13 +12,8 @@ from django.http import HttpRequest
 
 from .services import record_change
 
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[Any]
-else:
-    Base = object
 
-
-class RecordsChanges(Base):
+class RecordsChanges(admin.ModelAdmin[Any]):
     """A base class of every ModelAdmin of the site.
 
     An admin whose services log the change themselves returns no entry here, and the services record

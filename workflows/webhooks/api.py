@@ -6,7 +6,7 @@ Users manage their own endpoints, and admins all of them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -32,17 +32,11 @@ from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import services
 from workflows.webhooks.payload import delivery_body
 
-if TYPE_CHECKING:
-    EndpointModel = serializers.ModelSerializer[WebhookEndpoint]
-    DeliveryModel = serializers.ModelSerializer[WebhookDelivery]
-else:
-    EndpointModel = DeliveryModel = serializers.ModelSerializer
-
 DELIVERY_ID = OpenApiParameter("delivery_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 WEBHOOK_ID = OpenApiParameter("webhook_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 
 
-class WebhookSerializer(EndpointModel):
+class WebhookSerializer(serializers.ModelSerializer[WebhookEndpoint]):
     """An endpoint and its state; `standing` is the reason why nothing is sent, or ""."""
 
     id = serializers.CharField()
@@ -252,7 +246,7 @@ class DeliveryTrySerializer(PlainSerializer):
     response = serializers.CharField(allow_blank=True)
 
 
-class DeliverySerializer(DeliveryModel):
+class DeliverySerializer(serializers.ModelSerializer[WebhookDelivery]):
     """A message to an endpoint; `tries` holds the newest ten attempts."""
 
     id = serializers.CharField()

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from allauth.account.models import EmailAddress
-from allauth.socialaccount.admin import SocialAccountAdmin
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin
 from django.http import HttpRequest
-
-if TYPE_CHECKING:
-    Base = admin.ModelAdmin[SocialAccount]
-else:
-    Base = SocialAccountAdmin
 
 for model in (EmailAddress, SocialAccount, SocialApp, SocialToken):
     if admin.site.is_registered(model):
@@ -21,7 +13,7 @@ for model in (EmailAddress, SocialAccount, SocialApp, SocialToken):
 
 
 @admin.register(SocialAccount)
-class LinkedAccountAdmin(Base):
+class LinkedAccountAdmin(admin.ModelAdmin[SocialAccount]):
     """Linked accounts: deleting one ends the link.
 
     A sign-in or `manage.py link_oidc` links an account.  Here nobody does: whoever has the account

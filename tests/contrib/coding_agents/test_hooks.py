@@ -220,6 +220,15 @@ def test_a_token_needs_the_scope(
     assert APIClient().post("/api/v1/hooks/codex/", CODEX, format="json").status_code == 401
 
 
+def test_auditors_ask_nothing(people: Callable[..., User], agent: Agent) -> None:
+    for role, expected in (("auditor", 403), ("reviewer", 422), ("operator", 422)):
+        asking = APIClient()
+        asking.force_authenticate(people(role, role))
+        for path in ("codex/", "codex/stop/"):
+            response = asking.post(f"/api/v1/hooks/{path}", {}, format="json")
+            assert response.status_code == expected, (role, path)
+
+
 def test_equal_hooks_at_once_make_one_approval(agent: Agent) -> None:
     path, body = "/api/v1/hooks/codex/?wait=0&call=k", EVENTS["codex"]
     calls = [lambda: agent.client.post(path, body, format="json").status_code] * 4

@@ -65,8 +65,6 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("GET", POLICY): {"any": (403, 403, 403, 403, 200)},
     ("PATCH", POLICY): {"any": (403, 403, 403, 403, 200)},
     ("DELETE", POLICY): {"any": (403, 403, 403, 403, 204)},
-    ("POST", "hooks/{agent}/"): {"any": (422, 403, 422, 422, 422)},
-    ("POST", "hooks/{agent}/stop/"): {"any": (422, 403, 422, 422, 422)},
     ("GET", "workflows/"): {"any": (200,) * 5},
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
     ("GET", "workflows/{name}/"): {"any": (200,) * 5},
@@ -125,8 +123,8 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
 
 def test_every_route_has_a_row() -> None:
     ours = [route for route in api_routes() if route.module.startswith("workflows.")]
-    found = {(m, r.path.removeprefix("api/v1/")) for r in ours for m in r.methods}
-    assert found == set(TABLE)
+    paths = {(m, r.path.removeprefix("api/v1/")) for r in ours for m in r.methods}
+    assert paths == set(TABLE)
 
 
 @pytest.fixture
@@ -245,8 +243,6 @@ SCOPE = {
     "DELETE tokens/{token_id}/": "admin",
     "GET approvals/": "ask",
     "POST approvals/": "ask",
-    "POST hooks/{agent}/": "ask",
-    "POST hooks/{agent}/stop/": "ask",
     **{f"{method} {path}": "ask" for method, path in TABLE if path.startswith(APPROVAL)},
 }
 
