@@ -148,16 +148,19 @@ def check_members(
 def check_groups(actor: User, *, groups: Iterable[Group], before: Iterable[Group] = ()) -> None:
     """Raise ChangeRefused if a person may not get these groups, or lose the others of `before`.
 
-    Superusers give every group.  Admins give the groups whose permissions they have, others only
-    the groups in which they are themselves.  Nobody but an admin ends the limits of an auditor.
+    Superusers give every group.  Admins give the groups whose permissions they have.  Others give
+    only roles of their own that decide no reviews: with an account that they can make or sign in
+    to, a vote would count twice.  Nobody but an admin ends the limits of an auditor.
     """
     if actor.is_superuser:
         return
     roles, own = roles_of(actor), actor.get_all_permissions()
     for group in sorted(set(groups) - set(before), key=lambda group: group.name):
-        has_group = group.name in roles or ADMIN in roles
-        if not has_group or not _names(group.permissions.all()) <= own:
-            text = _("You cannot add the group %(name)s: it gives rights that you do not have.")
+        may_give = ADMIN in roles or group.name in roles & NON_DECIDING_ROLES
+        if not may_give or not _names(group.permissions.all()) <= own:
+            text = _(
+                "You cannot add the group %(name)s: only an administrator with its rights can."
+            )
             raise ChangeRefused(text % {"name": group.name})
     removed = {group.name for group in set(before) - set(groups)}
     if AUDITOR in removed and ADMIN not in roles:

@@ -253,6 +253,17 @@ def test_nobody_gives_a_group_above_their_own_rights(help_desk: User, role: str)
     assert not User.objects.filter(groups__isnull=False).exists()
 
 
+def test_a_reviewer_makes_no_second_reviewer(help_desk: User, make_user: MakeUser) -> None:
+    """With accounts of their own making, or that they sign in to, their vote would count twice."""
+    reviewer = Group.objects.get(name="reviewer")
+    help_desk.groups.add(reviewer)
+    person, client = make_user("pear"), signed_in(help_desk)
+    refused = client.post(edit(person), values(person, groups=[reviewer.pk]))
+    assert "You cannot add the group reviewer" in refused.content.decode()
+    client.post(ADD, new_person(groups=[reviewer.pk]))
+    assert [*User.objects.filter(groups=reviewer)] == [help_desk]
+
+
 def test_nobody_gives_permissions_above_their_own(help_desk: User) -> None:
     client = signed_in(help_desk)
     permission = Permission.objects.get(codename="decide_hold")
