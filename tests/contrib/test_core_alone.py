@@ -10,7 +10,9 @@ TESTS = "tests/integration/workflows/approvals/test_asking.py"
 
 
 def test_the_core_passes_its_tests_without_contrib_apps() -> None:
-    env = {name: text for name, text in os.environ.items() if "PYTEST" not in name}
+    # The run inside has servers of its own, and stops them at its end.
+    ours = ("PYTEST", "HOLDPOINT_", "DATABASE_URL", "REDIS_URL")
+    env = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     env["HOLDPOINT_CONTRIB"] = "none"
     for command in (
         ["manage.py", "makemigrations", "--check", "--dry-run"],

@@ -149,6 +149,11 @@ MaskedTitle = Annotated[str, Field(max_length=200), _masked(200)]
 MaskedText = Annotated[str, Field(max_length=4000), _masked(4000)]
 MaskedComment = Annotated[str, Field(max_length=10_000), _masked(10_000)]
 
+#: Characters that format text and are not shown.
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    "|[\U000e0001-\U000e007f]"
+)
 _MASKS_IN_A_ROW: Final = re.compile(rf"{DOTS}•+")
 
 
@@ -167,7 +172,7 @@ def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 def _find_spans(text: str) -> list[tuple[int, int]]:
     spans = [*_matches(text)]
-    if not text.isascii():
+    if not unicodedata.is_normalized("NFKC", text) or _INVISIBLE.search(text):
         plain, positions = _plain_letters(text)
         if plain != text:
             spans += [
