@@ -76,10 +76,9 @@ _PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
         r"\b(?:Set-)?Cookie\s{0,5}:\s{0,5}([^\s=;]{1,100}=[^\r\n\"']{1,2000})", re.IGNORECASE
     ),
     re.compile(rf"{NAME}[=\uff1d]([^\s\"',;&]{{1,500}})", re.IGNORECASE),
-    re.compile(rf"{NAME}[\"']?{_IS}(?=\"([^\"\n]{{1,500}}))", re.IGNORECASE),
+    # Also in JSON within JSON, whose quotation marks are escaped.
+    re.compile(rf"{NAME}\\{{0,7}}[\"']?{_IS}\\{{0,7}}(?=\"([^\"\n]{{1,500}}))", re.IGNORECASE),
     re.compile(rf"{NAME}[\"']?{_IS}(?='([^'\n]{{1,500}}))", re.IGNORECASE),
-    # JSON within JSON.
-    re.compile(rf"{NAME}\\{{1,7}}\"{_IS}\\{{1,7}}\"([^\"\\\n]{{1,500}})", re.IGNORECASE),
     # Not “password: changed”: the value has a digit, a sign or a capital letter inside.
     re.compile(
         rf"{NAME}{_IS}(?=[^\s\"',;&]{{0,200}}(?:[0-9!@#$%^*~]|(?-i:[a-z][A-Z])))"
